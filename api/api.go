@@ -200,12 +200,19 @@ type CallRequest struct {
 	// Session is the session of the call: by default the caller's default session,
 	// or the one whose token the caller shows.
 	Session string `json:"session,omitempty"`
+	// Meta is an object that is sent to the server as _meta, and kept in the trajectory.
+	// What the gateway says itself, such as progressToken, must not be in it.
+	Meta json.RawMessage `json:"meta,omitempty"`
+	// Timeout is how long the call may take, such as 30s, where that is less than the
+	// server's own timeout.
+	Timeout string `json:"timeout,omitempty"`
 }
 
 // CallResponse answers POST /v1/call. Result is the tool's CallToolResult as
 // the server sent it.
 type CallResponse struct {
 	Result json.RawMessage `json:"result"`
+	Call   string          `json:"call,omitempty"` // the id of the call; empty where the journal has none
 }
 
 // CallEvent is one line of the answer to POST /v1/call if the caller accepts
@@ -214,6 +221,7 @@ type CallResponse struct {
 type CallEvent struct {
 	Progress *CallProgress   `json:"progress,omitempty"`
 	Result   json.RawMessage `json:"result,omitempty"`
+	Call     string          `json:"call,omitempty"` // as in CallResponse
 	Error    *Error          `json:"error,omitempty"`
 	Status   int             `json:"status,omitempty"` // the HTTP status that the error has elsewhere
 }

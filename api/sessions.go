@@ -31,6 +31,7 @@ type Session struct {
 	Used    time.Time         `json:"used"`
 	Expires time.Time         `json:"expires,omitzero"` // closed then in any case
 	Idle    string            `json:"idle,omitempty"`   // closed when unused for that long
+	Lease   string            `json:"lease,omitempty"`  // closed when it runs out
 	Closed  time.Time         `json:"closed,omitzero"`
 	Reason  string            `json:"reason,omitempty"` // why it was closed, or why an open one is not served
 	Damaged []Damage          `json:"damaged,omitempty"`
@@ -53,8 +54,18 @@ type Member struct {
 	Words    string `json:"words,omitempty"` // what it wrote to its standard error before it failed
 	Own      bool   `json:"-"`               // the session has the instance for itself
 	Instance bool   `json:"instance"`        // one is running
-	Fork     string `json:"fork"`            // what a fork carries: memory, files, fresh, share or refuse
-	Why      string `json:"why,omitempty"`
+	// Process is what the instance is, where its driver knows; for shared ones to viewers.
+	Process *Process `json:"process,omitempty"`
+	Fork    string   `json:"fork"` // what a fork carries: memory, files, fresh, share or refuse
+	Why     string   `json:"why,omitempty"`
+}
+
+// Process is the process or the container of an instance.
+type Process struct {
+	PID       int       `json:"pid,omitempty"` // on the gateway's machine
+	Container string    `json:"container,omitempty"`
+	Image     string    `json:"image,omitempty"` // of the container
+	Started   time.Time `json:"started,omitzero"`
 }
 
 // Workspace is a session's directory.
@@ -83,6 +94,9 @@ type NewSession struct {
 	Members      map[string]NewMember `json:"members,omitempty"`
 	Autosnapshot *Autosnapshot        `json:"autosnapshot,omitempty"`
 	Wait         string               `json:"wait,omitempty"` // for room; default the config's
+	// Lease is the id of a lease of the caller's: the session and its forks are closed when
+	// it runs out.
+	Lease string `json:"lease,omitempty"`
 }
 
 // NewMember is what a new session has of one server.
@@ -183,13 +197,18 @@ type RewindRequest struct {
 // delimited, from the first session of the line to this one, nothing cut or
 // masked.
 type Step struct {
-	Type    string    `json:"type"` // session, call, network, fork, snapshot, rewind, damage or close
-	Session string    `json:"session"`
-	At      time.Time `json:"at"`
+	Type    string    `json:"type"` // session, tools, call, network, annotation, fork, snapshot, rewind, damage or close
+	Session string    `json:"session,omitempty"`
+	At      time.Time `json:"at,omitzero"`
 	// Step counts the calls of the line from 1; of others it is the one before.
 	Step int64 `json:"step"`
+	// Of is the session whose trajectory the line is of, in GET /v1/trajectories. The last
+	// line there has the type end and Sessions, how many there are; without it the answer
+	// broke off.
+	Of       string `json:"of,omitempty"`
+	Sessions *int   `json:"sessions,omitempty"`
 
-	// Of calls, and of connections that servers made.
+	// Of calls, and of connections that servers made; of annotations the id.
 	ID        string          `json:"id,omitempty"`
 	Server    string          `json:"server,omitempty"`
 	Method    string          `json:"method,omitempty"`
@@ -201,8 +220,24 @@ type Step struct {
 	Error     string          `json:"error,omitempty"`
 	Journal   string          `json:"journal,omitempty"` // full or meta
 	Note      string          `json:"note,omitempty"`    // what is missing of it, and why
-	// Undone is set on calls that a later rewind undid.
+	// Meta is the _meta that the caller sent with a call, without the keys of the protocol
+	// and of Tine.
+	Meta json.RawMessage `json:"meta,omitempty"`
+	// Undone is set on calls that a later rewind undid, and on annotations that were made
+	// before that rewind or are of such a call.
 	Undone bool `json:"undone,omitempty"`
+
+	// Of tools: the list as MCP lists it that the session saw from then on, of Server or
+	// of all.
+	Tools json.RawMessage `json:"tools,omitempty"`
+
+	// Of annotations.
+	Call     string          `json:"call,omitempty"` // the call that it is of; empty for the session
+	Reward   *float64        `json:"reward,omitempty"`
+	Text     string          `json:"text,omitempty"`
+	TokenIDs []int64         `json:"token_ids,omitempty"`
+	Logprobs []Logprob       `json:"logprobs,omitempty"`
+	Data     json.RawMessage `json:"data,omitempty"`
 
 	// Of the others.
 	Parent   string            `json:"parent,omitempty"`

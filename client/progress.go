@@ -19,7 +19,15 @@ import (
 // goroutine; tell may be nil. If there was progress the result is on one line, and
 // otherwise as it came.
 func (c *Client) CallWithProgress(ctx context.Context, session, tool string, arguments json.RawMessage, tell func(api.CallProgress)) (json.RawMessage, error) {
-	in := api.CallRequest{Tool: tool, Arguments: arguments, Session: session}
+	out, err := c.CallTool(ctx, api.CallRequest{Tool: tool, Arguments: arguments, Session: session}, tell)
+	if err != nil {
+		return nil, err
+	}
+	return out.Result, nil
+}
+
+// CallTool is CallWithProgress with all that a request may say, and the id of the call.
+func (c *Client) CallTool(ctx context.Context, in api.CallRequest, tell func(api.CallProgress)) (*api.CallResponse, error) {
 	r := request{method: http.MethodPost, in: in, accept: "application/json", path: []string{"v1", "call"}}
 	if tell != nil {
 		r.accept += ", application/x-ndjson"
@@ -50,9 +58,9 @@ func (c *Client) CallWithProgress(ctx context.Context, session, tool string, arg
 		last.Error.Status = last.Status
 		return nil, last.Error
 	case len(last.Result) == 0:
-		return nil, fmt.Errorf("%s answered a call of %s without a result", c.URL(), tool)
+		return nil, fmt.Errorf("%s answered a call of %s without a result", c.URL(), in.Tool)
 	}
-	return last.Result, nil
+	return &api.CallResponse{Result: last.Result, Call: last.Call}, nil
 }
 
 // callLines reads events until the last one.

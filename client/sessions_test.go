@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -79,6 +80,24 @@ func TestSessionRequests(t *testing.T) {
 			_, err := c.CallIn(ctx, "ses_x", "a__b", nil)
 			return err
 		}, "POST", "/v1/call", `{"tool":"a__b","session":"ses_x"}`, "", `{"result":{}}`},
+		{"annotate", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Annotate(ctx, "s", api.NewAnnotation{Call: "call_1", Text: "<a>", Logprobs: []api.Logprob{-0.5, api.Logprob(math.NaN())}}, client.Once("k5"))
+			return err
+		}, "POST", "/v1/sessions/s/annotations", `{"call":"call_1","text":"<a>","logprobs":[-0.5,null]}`, "k5", `{}`},
+		{"call with meta", func(ctx context.Context, c *client.Client) error {
+			out, err := c.CallTool(ctx, api.CallRequest{Tool: "a__b", Meta: []byte(`{"x":1}`)}, nil)
+			if err == nil && out.Call != "call_1" {
+				err = fmt.Errorf("got %+v", out)
+			}
+			return err
+		}, "POST", "/v1/call", `{"tool":"a__b","meta":{"x":1}}`, "", `{"result":{},"call":"call_1"}`},
+		{"new lease", func(ctx context.Context, c *client.Client) error {
+			_, err := c.NewLease(ctx, api.NewLease{TTL: "10s"}, client.Once("k6"))
+			return err
+		}, "POST", "/v1/leases", `{"ttl":"10s"}`, "k6", `{}`},
+		{"renew a lease", func(ctx context.Context, c *client.Client) error { _, err := c.RenewLease(ctx, "l"); return err }, "PUT", "/v1/leases/l", "", "", `{}`},
+		{"end a lease", func(ctx context.Context, c *client.Client) error { return c.EndLease(ctx, "l") }, "DELETE", "/v1/leases/l", "", "", ``},
+		{"leases", func(ctx context.Context, c *client.Client) error { _, err := c.Leases(ctx); return err }, "GET", "/v1/leases", "", "", `{}`},
 		{"tools in", func(ctx context.Context, c *client.Client) error { _, err := c.ToolsIn(ctx, "ses_x", "a"); return err }, "GET", "/v1/tools?server=a&session=ses_x", "", "", `{}`},
 		{"openapi", func(ctx context.Context, c *client.Client) error {
 			doc, err := c.OpenAPI(ctx)

@@ -1,15 +1,9 @@
 package client
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"iter"
-	"math"
 	"mime"
 	"net/http"
 	"net/url"
@@ -132,45 +126,4 @@ func (c *Client) ImportSnapshot(ctx context.Context, name string, file io.Reader
 		return nil, err
 	}
 	return &out, nil
-}
-
-// Trajectory reads the trajectory of a session from its first ancestor on: nothing
-// in it is cut or masked. It ends after the first error; without one it is
-// complete.
-func (c *Client) Trajectory(ctx context.Context, session string) iter.Seq2[api.Step, error] {
-	return func(yield func(api.Step, error) bool) {
-		r := request{method: http.MethodGet, accept: "application/x-ndjson", path: []string{"v1", "sessions", session, "trajectory"}}
-		resp, err := c.send(ctx, r, nil)
-		if err != nil {
-			yield(api.Step{}, err)
-			return
-		}
-		defer resp.Body.Close()
-		lines := bufio.NewScanner(resp.Body)
-		lines.Buffer(make([]byte, 64<<10), int(min(c.maxBody, math.MaxInt32)))
-		for lines.Scan() {
-			line := bytes.TrimSpace(lines.Bytes())
-			if len(line) == 0 {
-				continue
-			}
-			var step api.Step
-			if err := json.Unmarshal(line, &step); err != nil || step.Type == "" {
-				yield(api.Step{}, fmt.Errorf("the trajectory from %s has a line that is not a step; check the URL", c.URL()))
-				return
-			}
-			if !yield(step, nil) {
-				return
-			}
-		}
-		err = lines.Err()
-		switch {
-		case err == nil:
-			return
-		case ctx.Err() != nil:
-			err = context.Cause(ctx)
-		case errors.Is(err, bufio.ErrTooLong):
-			err = fmt.Errorf("a step is larger than the limit of %d bytes", c.maxBody)
-		}
-		yield(api.Step{}, fmt.Errorf("the trajectory from %s broke off: %w", c.URL(), err))
-	}
 }

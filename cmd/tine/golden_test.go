@@ -50,6 +50,8 @@ func TestGolden(t *testing.T) {
 			"session close 0a", "session close 0c ses_0b1 0c0 ses_0a0000000001", "session close 0a --json", "session close --all --label run=7", "session close --all --yes --json", "session close --all --label run=8",
 			"session snapshots delete base", "session snapshots delete base snp_00000000c --json",
 			"session export 0a", "session export 0b11", "session export base -o -",
+			"session export --label run=7", "session export --label run=7 --closed --owner alice", "session export --label run=8 -o -",
+			"session annotate 0a --reward 0.5 --call call_0005", "session annotate 0b11 --text done --json", `session annotate 0a --data {"a":1}`,
 			"tools --session 0a time", "call --session 0a files__draw",
 		}},
 		{"session-named", []string{
@@ -65,7 +67,8 @@ func TestGolden(t *testing.T) {
 			"session snapshot 0a --name base", "session snapshot", "session rewind 0a", "session rewind", "session rewind 0c --yes", "session rewind 0a bse --yes", "session rewind 0b11 base --yes", "session rewind a b c",
 			"session close", "session close 0a --all", "session close --label run=7", "session close --all", "session close ses_ffffffffffff", "session close ses_ffffffffffff 0a ses_eeeeeeeeeeee", "session close --all --label x",
 			"session snapshots list x", "session snapshots lst", "session snapshots --limit 0", "session snapshots delete", "session snapshots delete bse", "session snapshots delete bse base",
-			"session tree ff", "session tree --limit 0", "session export ff", "session export bse", "session export snp_f", "session export ses_ff", "session import", "session import /nonexistent/file", "session import .", "session import -",
+			"session tree ff", "session tree --limit 0", "session export ff", "session export bse", "session export snp_f", "session export ses_ff", "session export", "session export 0a --label run=7", "session export 0a --closed", "session export --closed", "session export --label run", "session export --label run=7 --owner broken", "session annotate", "session annotate 0a", "session annotate 0a --data {", "session annotate 0a --reward x", "session annotate 0a --file /nonexistent", "session annotate 0a --reward 1 --call nope", "session annotate ff --reward 1",
+			"session import", "session import /nonexistent/file", "session import .", "session import -",
 			"tools --session ff", "tools --session ses_0b1100000003 fils", "call --session ff files__draw", "call --session nope files__draw", "calls --session zz",
 		}},
 		{"tools", []string{"tools", "tools files", "tools git", "tools files --schema", "tools time --json",

@@ -50,6 +50,7 @@ to a snapshot, and new sessions can be opened from one.
 		newSessionSnapshotsCmd(c),
 		newSessionRewindCmd(c),
 		newSessionTokenCmd(c),
+		newSessionAnnotateCmd(c),
 		newSessionCloseCmd(c),
 		newSessionTreeCmd(c),
 		newSessionExportCmd(c),

@@ -8,16 +8,19 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/client"
 )
 
 func newSessionExportCmd(c *cli) *cobra.Command {
 	var out string
+	var many manyOptions
 	cmd := &cobra.Command{
 		Use:   "export ID|SNAPSHOT",
 		Short: "Export the trajectory of a session, or a snapshot as a file",
@@ -25,6 +28,11 @@ func newSessionExportCmd(c *cli) *cobra.Command {
 from its first ancestor on: every call with arguments, result, outcome and time,
 and every fork, snapshot and rewind. The trajectory goes to standard output, or to
 the file that --out names.
+
+With --label, and without an id, it writes the trajectories of all your sessions with
+these labels, one after the other and the oldest session first. In each line "of" is
+the session whose trajectory it is, and the last line has the type "end": without it the
+export is not complete. --closed adds closed sessions.
 
 For a snapshot, by its name or id, it writes one file that "tine session import"
 reads, on this gateway or another. The file is NAME.tine unless --out names another;
@@ -37,14 +45,68 @@ The name of a snapshot takes precedence over the name or id prefix of a session.
 ` + sessionIDs,
 		Example: `  tine session export 3f9a | jq -c 'select(.type == "call") | [.server, .name, .outcome]'
   tine session export 3f9a -o run7.jsonl
+  tine session export --label run=7 --closed -o run7.jsonl
   tine session export base
   tine session export base -o - | ssh other tine session import - --name base`,
-		Args:              oneArg("the id of a session, or the name of a snapshot"),
+		Args:              upToOneArg,
 		ValidArgsFunction: c.completeExport,
-		RunE:              func(cmd *cobra.Command, args []string) error { return c.export(cmd.Context(), args[0], out) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch chosen := len(many.labels) > 0; {
+			case len(args) == 1 && (chosen || many.closed || many.owner != ""):
+				return usagef("--label, --closed and --owner choose sessions; leave out %s, or them", args[0])
+			case len(args) == 1:
+				return c.export(cmd.Context(), args[0], out)
+			case chosen:
+				return c.exportMany(cmd.Context(), many, out)
+			}
+			return usagef("session export wants the id of a session, the name of a snapshot, or --label; see tine session export --help")
+		},
 	}
-	cmd.Flags().StringVarP(&out, "out", "o", "", "write to this file; - for standard output")
+	f := cmd.Flags()
+	f.StringVarP(&out, "out", "o", "", "write to this file; - for standard output")
+	labelFlag(cmd, &many.labels, "export the sessions with this label, KEY=VALUE; repeatable")
+	f.BoolVar(&many.closed, "closed", false, "with --label: closed sessions too")
+	f.StringVar(&many.owner, "owner", "", "with --label: sessions of this principal; for operators")
 	return cmd
+}
+
+// manyOptions choose the sessions of an export.
+type manyOptions struct {
+	labels []string
+	closed bool
+	owner  string
+}
+
+func (c *cli) exportMany(ctx context.Context, o manyOptions, out string) error {
+	labels, err := parseLabels(o.labels)
+	if err != nil {
+		return err
+	}
+	g, err := c.connect()
+	if err != nil {
+		return err
+	}
+	sessions := 0
+	write := func(w io.Writer) error {
+		return writeSteps(g.Trajectories(ctx, client.SessionQuery{Labels: labels, Closed: o.closed, Owner: o.owner}), w, func(s *api.Step) {
+			if s.Type == api.StepEnd && s.Sessions != nil {
+				sessions = *s.Sessions
+			}
+		})
+	}
+	if out == "" || out == "-" {
+		buf := bufio.NewWriter(c.stdout)
+		err = errors.Join(write(buf), buf.Flush())
+		if err == nil {
+			c.say("%s", count(sessions, "session"))
+		}
+		return g.explain(mendSession(err))
+	}
+	n, err := c.writeNew(out, write)
+	if err != nil {
+		return g.explain(mendSession(err))
+	}
+	return c.printExported(exported{File: out, Bytes: n, Sessions: sessions}, "trajectories of "+count(sessions, "session"))
 }
 
 func (c *cli) export(ctx context.Context, ref, out string) error {
@@ -88,6 +150,7 @@ type exported struct {
 	File     string `json:"file"`
 	Bytes    int64  `json:"bytes"`
 	Session  string `json:"session,omitempty"`
+	Sessions int    `json:"sessions,omitempty"`
 	Snapshot string `json:"snapshot,omitempty"`
 }
 
@@ -107,12 +170,17 @@ func (c *cli) exportSession(ctx context.Context, g *gateway, id, out string) err
 
 // writeTrajectory writes each step as it comes.
 func writeTrajectory(ctx context.Context, g *gateway, id string, w io.Writer) error {
+	return writeSteps(g.Trajectory(ctx, id), w, func(*api.Step) {})
+}
+
+func writeSteps(steps iter.Seq2[api.Step, error], w io.Writer, seen func(*api.Step)) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	for step, err := range g.Trajectory(ctx, id) {
+	for step, err := range steps {
 		if err != nil {
 			return err
 		}
+		seen(&step)
 		if err := enc.Encode(step); err != nil {
 			return fmt.Errorf("write the trajectory: %w", err)
 		}

@@ -76,6 +76,16 @@ func (f *fakeSessions) routes(handle func(string, func(*http.Request) (any, *api
 			{ID: "call_0005", Method: "tools/call"}, {ID: "call_0004", Method: "tools/call"}, {ID: "call_0003", Method: "tools/list"}, {ID: "call_0001", Method: "tools/call"},
 		}}, nil
 	})
+	handle("POST /v1/sessions/{id}/annotations", withBody(func(r *http.Request, in api.NewAnnotation) (any, *api.Error) {
+		s, e := f.find(r.PathValue("id"), true)
+		if e != nil {
+			return nil, e
+		}
+		if in.Call == "nope" {
+			return nil, &api.Error{Kind: api.KindInvalid, Status: 400, Message: `call "nope" is no id of a call`}
+		}
+		return api.Annotation{ID: "call_0009", At: testNow, Session: s.ID, Call: in.Call, Reward: in.Reward}, nil
+	}))
 	handle("GET /v1/sessions/{id}/tree", func(r *http.Request) (any, *api.Error) {
 		s, e := f.find(r.PathValue("id"), true)
 		for e == nil && s.Parent != "" {
@@ -89,6 +99,15 @@ func (f *fakeSessions) routes(handle func(string, func(*http.Request) (any, *api
 	raw("GET /v1/sessions/{id}/trajectory", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, `{"type":"session","session":"`+r.PathValue("id")+`","at":"2026-11-15T11:00:00Z","step":0}`)
 		fmt.Fprintln(w, `{"type":"call","session":"`+r.PathValue("id")+`","at":"2026-11-15T11:00:01Z","step":1,"arguments":{"n":12345678901234567890,"t":"<b>"},"outcome":"ok"}`)
+	})
+	raw("GET /v1/trajectories", func(w http.ResponseWriter, r *http.Request) {
+		all := f.list(r.URL.Query()).Sessions
+		for _, s := range all {
+			fmt.Fprintln(w, `{"type":"session","session":"`+s.ID+`","at":"2026-11-15T11:00:00Z","step":0,"of":"`+s.ID+`"}`)
+		}
+		if r.URL.Query().Get("owner") != "broken" {
+			fmt.Fprintf(w, `{"type":"end","step":0,"sessions":%d}`+"\n", len(all))
+		}
 	})
 	handle("GET /v1/snapshots", func(r *http.Request) (any, *api.Error) {
 		auto := r.URL.Query().Get("auto") == "true"

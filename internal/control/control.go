@@ -60,6 +60,7 @@ type Services struct {
 	Servers   *Servers
 	Tokens    *Tokens
 	Journal   *Journal
+	Leases    *Leases
 }
 
 // core is what the services share.
@@ -83,6 +84,7 @@ func New(host Host, o Options) *Services {
 		Servers:   &Servers{core: c, wallet: o.Wallet},
 		Tokens:    &Tokens{core: c, store: o.Tokens},
 		Journal:   &Journal{core: c, journal: o.Journal},
+		Leases:    &Leases{core: c},
 	}
 }
 
@@ -93,6 +95,8 @@ type Request struct {
 	// none. What is what the key is for, besides the input: a method and a path.
 	Key, What string
 	Conn      any // as in Host.Alone
+	// Placed says that the request has a place among the running ones already.
+	Placed bool
 }
 
 // Invalid is the error of a request that is wrong.

@@ -15,25 +15,34 @@ import (
 
 // Fork forks a session: sessions of their own that begin with its state, all or none.
 func (c *Sessions) Fork(ctx context.Context, r Request, id string, in api.ForkRequest) (api.Forks, error) {
-	who := r.Who
+	create, err := c.forking(r.Who, id, in)
+	if err != nil {
+		return api.Forks{}, err
+	}
+	return once(ctx, c.core, r, in, create)
+}
+
+// forking checks a request to fork a session, and returns what does it.
+func (c *Sessions) forking(who identity.Principal, id string, in api.ForkRequest) (creation[api.Forks], error) {
 	var spans spanReader
 	o := session.ForkOptions{
 		Count: in.Count, Labels: in.Labels,
 		TTL: spans.read("ttl", in.TTL), Idle: spans.read("idle", in.Idle), Wait: spans.read("wait", in.Wait),
 	}
 	if spans.err != nil {
-		return api.Forks{}, spans.err
+		return nil, spans.err
 	}
 	if o.Count == 0 {
 		o.Count = 1
 	}
 	if o.Count < 1 || o.Count > maxForks {
-		return api.Forks{}, Invalid("count must be a number from 1 to %d", maxForks)
+		return nil, Invalid("count must be a number from 1 to %d", maxForks)
 	}
 	if err := api.ValidLabels(in.Labels); err != nil {
-		return api.Forks{}, err
+		return nil, err
 	}
-	return once(ctx, c.core, r, in, func(ctx context.Context, mark string) (api.Forks, func(context.Context), error) {
+	return func(ctx context.Context, mark string) (api.Forks, func(context.Context), error) {
+		o := o
 		o.Creation = mark
 		parent, err := c.Usable(ctx, who, id)
 		if err != nil {
@@ -77,7 +86,7 @@ func (c *Sessions) Fork(ctx context.Context, r Request, id string, in api.ForkRe
 			out.Sessions = append(out.Sessions, api.OpenedSession{Session: c.shown(who, c.reg.Describe(child, false)), Token: made.Tokens[i]})
 		}
 		return out, undo, nil
-	})
+	}, nil
 }
 
 // checkForkLabels refuses labels that are too many together with the parent's.

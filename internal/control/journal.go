@@ -29,7 +29,7 @@ var errNone = &api.Error{Kind: api.KindRefused, Status: http.StatusNotFound, Mes
 func callOf(e *journal.Entry) access.Call {
 	return access.Call{
 		Thing:  access.Thing{Owner: e.Principal, Session: e.Session},
-		Server: e.Server, Denied: e.Mode == record.ModeDenied,
+		Server: e.Server, Denied: e.Mode == record.ModeDenied, Score: e.Method == record.MethodAnnotation,
 	}
 }
 

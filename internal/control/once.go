@@ -80,7 +80,7 @@ func CheckKey(key string) error {
 }
 
 // A creation makes something, with a mark on it where there is a key, and returns
-// how to undo that.
+// how to undo that; nil where it can't be undone.
 type creation[A any] func(ctx context.Context, mark string) (A, func(context.Context), error)
 
 // once creates something. With a key the same request gives the same answer and
@@ -100,11 +100,13 @@ func once[A any](ctx context.Context, c *core, r Request, in any, create creatio
 			return nothing, err
 		}
 	}
-	leave, err := c.host.Enter(r.Who)
-	if err != nil {
-		return nothing, err
+	if !r.Placed {
+		leave, err := c.host.Enter(r.Who)
+		if err != nil {
+			return nothing, err
+		}
+		defer leave()
 	}
-	defer leave()
 	if r.Key == "" {
 		out, _, err := create(ctx, "")
 		return out, err
@@ -205,6 +207,9 @@ func createdBy[A any](ctx context.Context, c *creations, rec store.Creation, cre
 	answer, err := json.Marshal(out)
 	if err == nil {
 		err = c.store.EndCreation(after, rec.Owner, rec.Key, answer)
+	}
+	if err != nil && undo == nil {
+		return nothing, fmt.Errorf("what the request made is there, but not recorded as its answer: %w; with the same %s it counts once", err, HeaderKey)
 	}
 	if err != nil {
 		undo(after)

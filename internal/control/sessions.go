@@ -30,6 +30,9 @@ func (c *Sessions) shown(who identity.Principal, s api.Session) api.Session {
 		if !access.Hears(who, nil) && !(m.Own && access.Hears(who, &this)) {
 			m.Words = ""
 		}
+		if !m.Own && !(who.Session == "" && who.Is(api.RoleViewer)) {
+			m.Process = nil // others use it too
+		}
 		m.Reason, m.Words = c.redact.Text(m.Reason), c.redact.Text(m.Words)
 	}
 	s.Damaged = c.shownDamage(who, this, s.Damaged)
@@ -133,30 +136,39 @@ func (c *Sessions) pick(ctx context.Context, who identity.Principal, f store.Ses
 
 // Open opens a session.
 func (c *Sessions) Open(ctx context.Context, r Request, in api.NewSession) (api.OpenedSession, error) {
-	who := r.Who
+	create, err := c.opening(r.Who, in)
+	if err != nil {
+		return api.OpenedSession{}, err
+	}
+	return once(ctx, c.core, r, in, create)
+}
+
+// opening checks a request to open a session, and returns what does it.
+func (c *Sessions) opening(who identity.Principal, in api.NewSession) (creation[api.OpenedSession], error) {
 	var spans spanReader
 	o := session.OpenOptions{
 		Owner:  session.Owner{Name: who.Name, Pinned: identity.Pin(who)},
-		Labels: in.Labels, Servers: in.Servers, Eager: in.Eager,
+		Labels: in.Labels, Servers: in.Servers, Eager: in.Eager, Lease: in.Lease,
 		TTL: spans.read("ttl", in.TTL), Idle: spans.read("idle", in.Idle), Wait: spans.read("wait", in.Wait),
 	}
 	if spans.err != nil {
-		return api.OpenedSession{}, spans.err
+		return nil, spans.err
 	}
 	if err := api.ValidLabels(in.Labels); err != nil {
-		return api.OpenedSession{}, err
+		return nil, err
 	}
 	var err error
 	if o.Auto, err = autosnapshot(in.Autosnapshot); err != nil {
-		return api.OpenedSession{}, err
+		return nil, err
 	}
 	if err := c.checkServers(who, in.Servers, in.From == ""); err != nil {
-		return api.OpenedSession{}, err
+		return nil, err
 	}
 	if err := c.checkMembers(who, in); err != nil {
-		return api.OpenedSession{}, err
+		return nil, err
 	}
-	return once(ctx, c.core, r, in, func(ctx context.Context, mark string) (api.OpenedSession, func(context.Context), error) {
+	return func(ctx context.Context, mark string) (api.OpenedSession, func(context.Context), error) {
+		o := o
 		o.Creation = mark
 		if in.From != "" {
 			snap, err := c.snapshots.Usable(who, in.From)
@@ -165,6 +177,7 @@ func (c *Sessions) Open(ctx context.Context, r Request, in api.NewSession) (api.
 			}
 			o.From = snap.ID
 		}
+		var err error
 		if o.Members, err = c.members(who, in.Members); err != nil {
 			return api.OpenedSession{}, nil, err
 		}
@@ -174,7 +187,7 @@ func (c *Sessions) Open(ctx context.Context, r Request, in api.NewSession) (api.
 		}
 		undo := func(ctx context.Context) { c.reg.CloseSession(ctx, s) }
 		return api.OpenedSession{Session: c.shown(who, c.reg.Describe(s, true)), Token: token}, undo, nil
-	})
+	}, nil
 }
 
 // checkServers refuses names of servers that are not there for the principal to
@@ -287,8 +300,8 @@ func (c *Sessions) NewToken(ctx context.Context, r Request, id string) (api.Open
 }
 
 // Trajectory tells the story of a session. It is full and not redacted: it is for
-// principals who could have made the calls themselves. Of calls that were denied it has
-// what they may know.
+// principals who could have made the calls themselves. Of calls that were denied, and of
+// annotations, it has what they may know.
 func (c *Sessions) Trajectory(ctx context.Context, who identity.Principal, id string) (func(emit func(api.Step) error) error, error) {
 	_, s, err := c.Seen(ctx, who, id)
 	if err != nil {
@@ -300,6 +313,9 @@ func (c *Sessions) Trajectory(ctx context.Context, who identity.Principal, id st
 	within := access.Thing{Owner: s.Owner, Session: id}
 	return func(emit func(api.Step) error) error {
 		return c.reg.Trajectory(ctx, id, func(step api.Step) error {
+			if step.Type == api.StepAnnotation && !access.At(who, access.Call{Thing: within, Score: true}, &within).Row {
+				return nil
+			}
 			if step.Journal == record.ModeDenied {
 				look := access.At(who, access.Call{Thing: within, Server: step.Server, Denied: true}, &within)
 				if !look.Row {

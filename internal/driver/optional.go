@@ -17,6 +17,12 @@ type Placer interface {
 	Place(path string) (at, why string)
 }
 
+// An Identified is an instance that is a process or a container.
+type Identified interface {
+	// Process says which. It asks nothing of the other side.
+	Process() api.Process
+}
+
 // A Sweeper is a driver whose instances can be left over: a gateway that was
 // killed between starting one and writing its handle leaves a folder that no
 // handle names, and perhaps a process.

@@ -11,28 +11,41 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/wire"
 )
 
 // Answers that are not a value to be encoded.
 
 // rawCall is an api.CallResponse whose result is written as the server sent
 // it: the encoder would escape and compact it.
-type rawCall []byte
+type rawCall struct {
+	result []byte
+	call   string // its id; empty for none
+}
 
 func (rawCall) contents() []content {
 	return []content{{mediaJSON, reflect.TypeFor[api.CallResponse]()}, {mediaLines, reflect.TypeFor[api.CallEvent]()}}
 }
 
-func (b rawCall) write(a *ask) error {
+func (c rawCall) write(a *ask) error {
 	a.w.Header()["Content-Type"] = contentJSON
-	out := append([]byte(`{"result":`), b...)
+	out := c.appendMembers(append(make([]byte, 0, len(c.result)+64), '{'))
 	return answered(send(a.w, append(out, "}\n"...)))
+}
+
+// appendMembers appends the members of the answer's object.
+func (c rawCall) appendMembers(b []byte) []byte {
+	b = append(append(b, `"result":`...), c.result...)
+	if c.call != "" {
+		b = wire.AppendQuote(append(b, `,"call":`...), c.call)
+	}
+	return b
 }
 
 // rawReplay is an api.Replay whose result is written as the server sent it.
 type rawReplay struct {
 	id     string
-	result rawCall
+	result []byte
 }
 
 func (rawReplay) contents() []content {

@@ -77,6 +77,15 @@ func TestAnswersFitTheDocument(t *testing.T) {
 	good("POST", in+"/forks", `{"count":2}`)
 	good("POST", in+"/snapshots", `{"name":"base"}`)
 	good("POST", in+"/rewind", `{"snapshot":"base"}`)
+	var lease api.Lease
+	decode(t, good("POST", "/v1/leases", `{"ttl":"1h","labels":{"a":"b"}}`).body, &lease)
+	good("POST", "/v1/sessions", `{"lease":"`+lease.ID+`"}`)
+	good("GET", "/v1/leases", "")
+	good("PUT", "/v1/leases/"+lease.ID, "")
+	good("DELETE", "/v1/leases/"+lease.ID, "")
+	bad("DELETE", "/v1/leases/"+lease.ID, "")
+	good("POST", "/v1/batch", `{"items":[{"open":{}},{"call":{"tool":"n__add"}},{"open":{"from":"nosuch"}}]}`)
+	good("POST", in+"/annotations", `{"reward":1,"logprobs":[null,-1]}`)
 	for _, path := range []string{"", "/forks", "/snapshots", "/calls", "/trajectory", "/tree"} {
 		good("GET", in+path, "")
 		bad("GET", "/v1/sessions/nosuch"+path, "")
@@ -90,6 +99,8 @@ func TestAnswersFitTheDocument(t *testing.T) {
 	good("DELETE", in, "")
 	good("GET", in, "")
 	good("GET", "/v1/sessions?closed=true", "")
+	good("GET", "/v1/trajectories?closed=true&label=a%3Db", "")
+	bad("GET", "/v1/trajectories?label=a", "")
 	for _, where := range []string{"/v1/servers/n/login", "/v1/servers/n/login/flow"} {
 		bad("POST", where, `{}`)
 	}

@@ -134,10 +134,10 @@ func (s *callStream) finish(result rawCall, err error) (rawCall, error) {
 			panic(http.ErrAbortHandler) // no other answer can be sent any more
 		}
 	} else {
-		line = append(wire.OneLine(append([]byte(`{"result":`), result...)), '}')
+		line = append(wire.OneLine(result.appendMembers([]byte{'{'})), '}')
 	}
 	if s.send(append(line, '\n')) != nil {
 		panic(http.ErrAbortHandler)
 	}
-	return nil, errAnswered
+	return rawCall{}, errAnswered
 }

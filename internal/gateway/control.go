@@ -1,15 +1,18 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/control"
+	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -83,12 +86,14 @@ func (g *Gateway) tools(a *ask, q toolQuery) (api.ToolList, error) {
 		return only == "" && s.listed || s.entry.ID == only
 	})
 	out := api.ToolList{Tools: []api.Tool{}}
+	var seen [][]byte
 	for _, p := range parts {
 		out.Missing = append(out.Missing, x.shadowed(t, p)...)
 		for _, item := range p.items {
 			if item = p.shape.editTool(item, t, true, who); item == nil {
 				continue
 			}
+			seen = append(seen, item)
 			tool := api.Tool{Name: wire.FindString(item, "name"), Server: p.shape.entry.ID, Description: wire.FindString(item, "description")}
 			if at, err := wire.Find(item, "inputSchema"); err == nil && at.Ok() {
 				tool.InputSchema = at.Of(item)
@@ -97,48 +102,82 @@ func (g *Gateway) tools(a *ask, q toolQuery) (api.ToolList, error) {
 		}
 	}
 	out.Missing = append(out.Missing, missing...)
+	if only == "" {
+		x.saw(a.ctx(), "", fmt.Appendf(nil, `{"tools":[%s]}`, bytes.Join(seen, []byte(","))))
+	}
 	return out, nil
 }
 
 // call makes one tool call.
 func (g *Gateway) call(a *ask, in api.CallRequest) (rawCall, error) {
-	d := door{session: in.Session}
-	sess, gone := g.services.Sessions.Of(a.ctx(), a.who, d.session)
 	stream := g.wantsLines(a)
+	return stream.finish(g.makeCall(a.ctx(), a.who, a.r, in, stream, false))
+}
+
+// makeCall makes a tool call for a principal, which may have a place among the running
+// requests already. The stream hears of its progress; nil for none.
+func (g *Gateway) makeCall(ctx context.Context, who identity.Principal, from *http.Request, in api.CallRequest, stream *callStream, placed bool) (out rawCall, err error) {
+	if in.Timeout != "" {
+		most, err := time.ParseDuration(in.Timeout)
+		if err != nil || most <= 0 || most > maxCallTimeout {
+			return out, invalid("timeout must be a duration like 500ms or 30s, up to %s; %q is none", maxCallTimeout, clip(in.Timeout))
+		}
+		within, cancel := upstream.Within(ctx, most)
+		defer cancel()
+		ctx = within
+		defer func() { err = late(within, err) }()
+	}
+	d := door{session: in.Session}
+	sess, gone := g.services.Sessions.Of(ctx, who, d.session)
 	var token []byte
 	if stream != nil {
 		token = []byte("1") // there is one call to report on
 	}
-	params, err := askedCall(in.Tool, in.Arguments, token)
+	params, err := askedCall(in.Tool, in.Arguments, in.Meta, token)
 	switch {
 	case gone != nil && err != nil:
-		return nil, gone
+		return out, gone
 	case gone != nil:
-		return nil, g.late(a.ctx(), a.who, d, wire.MethodCallTool, &params, gone)
+		return out, g.late(ctx, who, d, wire.MethodCallTool, &params, gone)
 	case err != nil:
-		return nil, err
+		return out, err
 	}
-	if e := g.enter(a.who, 1); e != nil {
-		return nil, e
+	if !placed {
+		if e := g.enter(who, 1); e != nil {
+			return out, e
+		}
+		defer g.leave(who, 1)
 	}
-	defer g.leave(a.who, 1)
 	x := &exchange{
-		g: g, who: a.who, sess: sess, client: &upstream.Client{Key: newClientID()}, wide: true,
-		method: wire.MethodCallTool, params: params, trace: g.parentOf(a.r.Header, &params), from: a.r,
+		g: g, who: who, sess: sess, client: &upstream.Client{Key: newClientID()}, wide: true,
+		method: wire.MethodCallTool, params: params, trace: g.parentOf(from.Header, &params), from: from,
 	}
 	if stream != nil {
 		x.peer = stream
 	}
-	return stream.finish(x.answer(a.ctx()))
+	out.result, err = x.answer(ctx)
+	out.call = x.call
+	return out, err
+}
+
+// maxCallTimeout bounds what a caller may ask for; servers have less.
+const maxCallTimeout = 24 * time.Hour
+
+// late is the error of a call that was given up because its time was over.
+func late(ctx context.Context, err error) error {
+	if over := upstream.Overdue(ctx); over != "" && err != nil && asError(err).Kind == api.KindRefused {
+		return &api.Error{Kind: api.KindTimeout, Server: asError(err).Server, Message: over + ": " + asError(err).Message}
+	}
+	return err
 }
 
 // answer is a call's result for the control API, where failures are errors.
-func (x *exchange) answer(ctx context.Context) (rawCall, error) {
+func (x *exchange) answer(ctx context.Context) ([]byte, error) {
 	span := x.begin()
 	res, err := x.route(ctx)
 	x.end(ctx, span, res, err)
 	if none := (*noTool)(nil); x.relays && errors.As(err, &none) {
-		return rawCall(none.result()), nil
+		return none.result(), nil
 	}
 	if err != nil {
 		if e := (*wire.Error)(nil); errors.As(err, &e) {
@@ -153,5 +192,5 @@ func (x *exchange) answer(ctx context.Context) (rawCall, error) {
 		}
 		return nil, &api.Error{Kind: api.KindTool, Message: e.Message}
 	}
-	return rawCall(res.Result), nil
+	return res.Result, nil
 }

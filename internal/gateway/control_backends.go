@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -46,7 +47,7 @@ func (c *Control) Call(ctx context.Context, caller, id, member, tool string, arg
 			return nil, err
 		}
 		x.relays = true
-		if x.params, err = callParams(tool, args, d.call.progress); err != nil {
+		if x.params, err = callParams(tool, args, nil, d.call.progress); err != nil {
 			return nil, invalid("%v", err)
 		}
 		res, err := x.answer(ctx)
@@ -55,30 +56,62 @@ func (c *Control) Call(ctx context.Context, caller, id, member, tool string, arg
 }
 
 // callParams makes the params of a tool call. What the server says of its progress
-// goes to the caller that gave the token.
-func callParams(tool string, args, progress []byte) (wire.Params, error) {
+// goes to the caller that gave the token. The meta is an object, or empty.
+func callParams(tool string, args, meta, progress []byte) (wire.Params, error) {
 	raw := append(wire.AppendQuote([]byte(`{"name":`), tool), `,"arguments":`...)
 	raw = append(raw, args...)
 	if progress != nil {
-		raw = append(raw, `,"_meta":{"`+wire.MetaProgressToken+`":`...)
-		raw = append(append(raw, progress...), '}')
+		if len(meta) == 0 {
+			meta = []byte("{}")
+		}
+		meta = wire.AppendSpliced(nil, meta, []wire.Edit{wire.InsertMember(meta, 0, wire.MetaProgressToken, progress)})
+	}
+	if len(meta) > 0 {
+		raw = append(append(raw, `,"_meta":`...), meta...)
 	}
 	return wire.ScanParams(wire.MethodCallTool, append(raw, '}'))
 }
 
 // askedCall makes the params of a tool call that was asked for without MCP.
-func askedCall(tool string, args, progress []byte) (wire.Params, error) {
+func askedCall(tool string, args, meta, progress []byte) (wire.Params, error) {
 	if isNull(args) {
 		args = []byte("{}")
 	}
 	if args[0] != '{' {
 		return wire.Params{}, invalid("arguments must be an object")
 	}
-	params, err := callParams(tool, args, progress)
+	if isNull(meta) {
+		meta = nil
+	} else if err := checkMeta(meta); err != nil {
+		return wire.Params{}, err
+	}
+	params, err := callParams(tool, args, meta, progress)
 	if err != nil {
 		return params, invalid("%v", err)
 	}
 	return params, nil
+}
+
+// checkMeta refuses a caller's _meta that is no object, or that has what the gateway
+// says itself.
+func checkMeta(meta []byte) error {
+	if meta[0] != '{' {
+		return invalid("meta must be an object")
+	}
+	err := wire.Members(meta, func(key string, _ wire.Span) error {
+		switch key {
+		case wire.MetaTraceparent, wire.MetaTracestate:
+			return nil
+		}
+		if wire.ReservedMeta(key) {
+			return invalid("meta must not have the key %q, which the gateway writes itself", clip(key))
+		}
+		return nil
+	})
+	if e := (*api.Error)(nil); err != nil && !errors.As(err, &e) {
+		return invalid("meta: %v", err)
+	}
+	return err
 }
 
 // Tools are the tools of a session's member, all of them, as MCP lists them.

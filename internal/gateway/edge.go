@@ -81,7 +81,9 @@ func (e *edge) lists(origin string) bool { return e.any || e.origins[origin] }
 // a token, or read what others have called. Pages of the gateway itself may do all.
 func (e *edge) checkPage(r *http.Request) string {
 	origin := strings.ToLower(r.Header.Get("Origin"))
-	if origin == "" || r.Header.Get("Authorization") != "" || origin == e.origin || e.isOwn(origin, r.Host) {
+	// A browser may send a password by itself, which it once was given, for any page.
+	authorization := r.Header.Get("Authorization")
+	if origin == "" || authorization != "" && !isBasic(authorization) || origin == e.origin || e.isOwn(origin, r.Host) {
 		return ""
 	}
 	if !e.lists(origin) {

@@ -28,6 +28,19 @@ func checkLeast(t reflect.Type, body []byte, at string) error {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+	if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct {
+		var items []json.RawMessage
+		if json.Unmarshal(body, &items) != nil {
+			return nil
+		}
+		at = strings.TrimSuffix(at, ".")
+		for i, item := range items {
+			if err := checkLeast(t.Elem(), item, at+"["+strconv.Itoa(i)+"]."); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	var members map[string]json.RawMessage
 	if t.Kind() != reflect.Struct && t.Kind() != reflect.Map || json.Unmarshal(body, &members) != nil {
 		return nil

@@ -21,11 +21,16 @@ import (
 // list answers a list request.
 func (x *exchange) list(ctx context.Context) (*upstream.Result, error) {
 	if x.view.search && x.method == wire.MethodListTools {
+		x.saw(ctx, "", searchTools)
 		return &upstream.Result{Result: searchTools}, nil
 	}
 	t := x.table()
 	if !x.view.merged() {
-		return x.listOne(ctx, t)
+		res, err := x.listOne(ctx, t)
+		if err == nil && res.Error == nil && wire.FindString(x.params.Raw, "cursor") == "" {
+			x.saw(ctx, x.view.server, res.Result)
+		}
+		return res, err
 	}
 	if wire.FindString(x.params.Raw, "cursor") != "" {
 		return nil, invalidParams("unknown cursor: this list has one page")
@@ -57,7 +62,21 @@ func (x *exchange) list(ctx context.Context) (*upstream.Result, error) {
 		out = append(append(out, `,"_meta":{"`+wire.MetaTineMissing+`":`...), note...)
 		out = append(out, '}')
 	}
-	return &upstream.Result{Result: append(out, '}')}, nil
+	out = append(out, '}')
+	x.saw(ctx, "", out)
+	return &upstream.Result{Result: out}, nil
+}
+
+// saw records a list of tools that the session's owner or its agent is given, of one
+// server or of all. A page of a list is not recorded.
+func (x *exchange) saw(ctx context.Context, server string, result []byte) {
+	if x.method != wire.MethodListTools || x.inner || x.who.Name != x.sess.Owner {
+		return
+	}
+	at, err := wire.Find(result, upstream.ListKey(x.method))
+	if next, _ := wire.Find(result, "nextCursor"); err == nil && at.Ok() && !next.Ok() {
+		x.sess.SawTools(ctx, server, at.Of(result))
+	}
 }
 
 // editItem gives an item of a merged list its outside looks; nil when it is not

@@ -210,6 +210,7 @@ func (s *schemas) all() map[reflect.Type]*jsonschema.Schema {
 	all := map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
 		reflect.TypeFor[json.RawMessage](): {Description: "any JSON"},
+		reflect.TypeFor[api.Logprob]():     {Description: "a number, where it is known"},
 		reflect.TypeFor[api.Kind](): {Type: "string", Enum: []any{
 			api.KindTool, api.KindInfrastructure, api.KindTimeout, api.KindRefused, api.KindInvalid, api.KindLost,
 		}},

@@ -80,7 +80,7 @@ func (g *Gateway) callInstance(a *ask, in api.InstanceCall) (rawJSON, error) {
 	if err != nil {
 		return nil, err
 	}
-	params, err := askedCall(in.Tool, in.Arguments, nil)
+	params, err := askedCall(in.Tool, in.Arguments, nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 const (
 	get   = http.MethodGet
 	post  = http.MethodPost
+	put   = http.MethodPut
 	patch = http.MethodPatch
 	del   = http.MethodDelete
 )
@@ -43,6 +44,9 @@ func controlRoutes() []action {
 			summary: "The tools of a session, as in the merged view", operation: op((*Gateway).tools)},
 		{method: post, pattern: "/call", name: "callTool", role: user, bound: true,
 			summary: "Call one tool in a session", operation: op((*Gateway).call)},
+
+		{method: post, pattern: "/batch", name: "batch", role: user, bound: true, keyed: true,
+			summary: "Open, fork, call and close in many sessions; a line for each item as it ends", operation: op((*Gateway).batch)},
 
 		{method: get, pattern: "/calls", name: "listCalls", role: user,
 			summary: "The journal, newest first, or with follow as it grows", operation: op((*Gateway).calls)},
@@ -90,8 +94,21 @@ func controlRoutes() []action {
 			summary: "The calls of one session, newest first, or with follow as they are made", operation: op((*Gateway).sessionCalls)},
 		{method: get, pattern: "/sessions/{session}/trajectory", name: "trajectory", role: user, bound: true, heavy: true,
 			summary: "The story of a session from its first ancestor on, nothing cut or masked", operation: op((*Gateway).trajectory)},
+		{method: get, pattern: "/trajectories", name: "trajectories", role: user, heavy: true,
+			summary: "The trajectories of many sessions in one stream, oldest session first", operation: op((*Gateway).trajectories)},
+		{method: post, pattern: "/sessions/{session}/annotations", name: "annotate", role: user, keyed: true,
+			summary: "Note a reward, a turn's text and tokens, or any JSON of a session or of one of its calls, in its trajectory", operation: op((*Gateway).annotate)},
 		{method: get, pattern: "/sessions/{session}/tree", name: "sessionTree", role: user, heavy: true,
 			summary: "The family of a session from its first ancestor on", operation: op((*Gateway).sessionTree)},
+
+		{method: get, pattern: "/leases", name: "listLeases", role: user,
+			summary: "Leases, oldest first: the caller's own, or all with the role of a viewer", operation: op((*Gateway).listLeases)},
+		{method: post, pattern: "/leases", name: "newLease", role: user, empty: true, keyed: true,
+			summary: "Make a lease: sessions that are opened under it are closed when it runs out", operation: op((*Gateway).newLease)},
+		{method: put, pattern: "/leases/{lease}", name: "renewLease", role: user,
+			summary: "Give a lease its whole time again", operation: op((*Gateway).renewLease)},
+		{method: del, pattern: "/leases/{lease}", name: "endLease", role: user,
+			summary: "End a lease and close its sessions at once", operation: op((*Gateway).endLease)},
 
 		{method: get, pattern: "/snapshots", name: "listSnapshots", role: user,
 			summary: "Snapshots, newest first: the caller's own, or all with the role of a viewer", operation: op((*Gateway).listSnapshots)},

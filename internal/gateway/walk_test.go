@@ -22,7 +22,7 @@ import (
 // A walked is one operation, asked for by ada, from whom the rules hide server
 // zebra, by eve, a viewer, and by kim, who is revoked. In path and body stand {B}
 // for a session of bob's, {S} for a snapshot of it, {C} for a call in it, {I} for an
-// instance of bob's, {A} and {T} for a session and a snapshot of ada's own.
+// instance of bob's, {L} for a lease of bob's, {A} and {T} for a session and a snapshot of ada's own.
 type walked struct {
 	id, method, path, body string
 	ada, eve               int // statuses; zero for a principal that is not asked
@@ -53,6 +53,8 @@ var controlWalk = []walked{
 	{"callTool", "POST", "/v1/call", `{"tool":"zebra__add"}`, 400, 0},
 	{"callTool", "POST", "/v1/call", `{"tool":"zebra__add","session":"{A}"}`, 400, 403},
 	{"callTool", "POST", "/v1/call", `{"tool":"zebra__add","session":"{B}"}`, 404, 403},
+	{"batch", "POST", "/v1/batch", `{"items":[{"fork":{"session":"{B}"}},{"close":{"session":"{B}"}},{"call":{"tool":"seen__add","session":"{B}"}},{"open":{"from":"{S}"}}]}`, 200, 200},
+	{"batch", "POST", "/v1/batch", `{"items":[{"call":{"tool":"zebra__add","session":"{A}"}},{"open":{"servers":["zebra"],"from":"{T}"}}],"at_once":1}`, 200, 0},
 	{"listCalls", "GET", "/v1/calls", "", 200, 200},
 	{"listCalls", "GET", "/v1/calls?server=zebra&principal=bob", "", 200, 200},
 	{"getCall", "GET", "/v1/calls/{C}", "", 404, 200},
@@ -91,8 +93,18 @@ var controlWalk = []walked{
 	{"rewindSession", "POST", "/v1/sessions/{A}/rewind", "", 200, 403},
 	{"listSessionCalls", "GET", "/v1/sessions/{B}/calls", "", 404, 200},
 	{"trajectory", "GET", "/v1/sessions/{B}/trajectory", "", 404, 403},
+	{"trajectories", "GET", "/v1/trajectories?owner=bob&closed=true", "", 403, 403},
+	{"trajectories", "GET", "/v1/trajectories?label=nosuch%3Dx", "", 200, 200},
+	{"annotate", "POST", "/v1/sessions/{B}/annotations", `{"reward":1}`, 404, 403},
+	{"annotate", "POST", "/v1/sessions/{A}/annotations", `{"reward":1,"call":"{C}"}`, 404, 403},
+	{"annotate", "POST", "/v1/sessions/{A}/annotations", `{"reward":1}`, 200, 403},
 	{"sessionTree", "GET", "/v1/sessions/{B}/tree", "", 404, 200},
 	{"sessionTree", "GET", "/v1/sessions/{A}/tree", "", 200, 200},
+	{"newLease", "POST", "/v1/leases", `{"ttl":"1h"}`, 200, 0},
+	{"listLeases", "GET", "/v1/leases", "", 200, 200},
+	{"renewLease", "PUT", "/v1/leases/{L}", "", 404, 403},
+	{"openSession", "POST", "/v1/sessions", `{"lease":"{L}"}`, 404, 404},
+	{"endLease", "DELETE", "/v1/leases/{L}", "", 404, 403},
 	{"listSnapshots", "GET", "/v1/snapshots?auto=true", "", 200, 200},
 	{"importSnapshot", "POST", "/v1/snapshots/import", hiddenFile, 400, 400},
 	{"importSnapshot", "POST", "/v1/snapshots/import", `{"members":[],"counts":{"zebra":2}}`, 400, 0},
@@ -190,7 +202,8 @@ servers:
 	running := func() int { return want[api.Server](t, w, "GET", "/v1/servers/zebra", "", asOps...).Instances }
 	before := running()
 
-	fill := strings.NewReplacer("{B}", bobs.ID, "{S}", frozen.ID, "{C}", made.ID, "{I}", inst.ID, "{A}", adas.ID, "{T}", adasFrozen.ID).Replace
+	lease := want[api.Lease](t, w, "POST", "/v1/leases", `{"ttl":"1h"}`, asBob...)
+	fill := strings.NewReplacer("{L}", lease.ID, "{B}", bobs.ID, "{S}", frozen.ID, "{C}", made.ID, "{I}", inst.ID, "{A}", adas.ID, "{T}", adasFrozen.ID).Replace
 	send := func(q walked, who []string) *reply {
 		t.Helper()
 		body := fill(q.body)

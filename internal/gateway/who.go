@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/base64"
 	"net/http"
 	"strings"
 
@@ -90,7 +91,7 @@ func (g *Gateway) identify(w http.ResponseWriter, r *http.Request, e *edge) (ide
 	switch all := r.Header["Authorization"]; len(all) {
 	case 0:
 	case 1:
-		authorization = all[0]
+		authorization = asBearer(r.URL.Path, all[0])
 	default:
 		refuse(w, http.StatusBadRequest, api.KindInvalid, "the Authorization header stands more than once")
 		return identity.Principal{}, false
@@ -113,6 +114,28 @@ func (g *Gateway) identify(w http.ResponseWriter, r *http.Request, e *edge) (ide
 	}
 	refuseError(w, refusal)
 	return identity.Principal{}, false
+}
+
+// isBasic reports whether a request has a password and not a bearer token.
+func isBasic(authorization string) bool {
+	scheme, _, _ := strings.Cut(authorization, " ")
+	return strings.EqualFold(scheme, "Basic")
+}
+
+// asBearer is what a request shows, as a bearer token: clients that take only a URL
+// have the token as its password, at the endpoints of sessions and in the control API.
+// The user's name is not looked at. What can't be read stays, and is refused.
+func asBearer(path, authorization string) string {
+	if !isBasic(authorization) || !strings.HasPrefix(path, "/s/") && !strings.HasPrefix(path, api.Version+"/") {
+		return authorization
+	}
+	_, coded, _ := strings.Cut(authorization, " ")
+	plain, err := base64.StdEncoding.DecodeString(strings.TrimSpace(coded))
+	_, token, ok := strings.Cut(string(plain), ":")
+	if err != nil || !ok || token == "" {
+		return authorization
+	}
+	return "Bearer " + token
 }
 
 // base is the gateway's own URL as the caller knows it.

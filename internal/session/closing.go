@@ -162,6 +162,7 @@ func (r *Registry) Close(ctx context.Context, keep bool) {
 	r.mu.Unlock()
 	r.changing.Unlock()
 	r.end()
+	r.stopLeases()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -15,6 +15,7 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/upstream/record"
 )
 
 // A session is damaged when it is no longer what its calls made of it. The mark
@@ -179,7 +180,7 @@ func (r *Registry) lastCallOf(ctx context.Context, s *Session) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	last, err := j.LastOf(ctx, s.ID, driver.MethodNetwork)
+	last, err := j.LastOf(ctx, s.ID, driver.MethodNetwork, record.MethodAnnotation)
 	if err != nil {
 		r.o.Log.Warn("the last call before a damage is not known", "session", s.ID, "err", err)
 	}

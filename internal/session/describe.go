@@ -22,6 +22,7 @@ func (r *Registry) Describe(s *Session, members bool) api.Session {
 		Created: s.Created, Used: s.Used().UTC(), Expires: f.Expires, Damaged: f.Damaged,
 		Calls: s.calls.Load(), InFlight: s.gate.calls(),
 	}
+	out.Lease = f.Lease.ID
 	if idle := r.idleOf(s, &f); idle > 0 {
 		out.Idle = idle.String()
 	}
@@ -44,7 +45,7 @@ func (r *Registry) Describe(s *Session, members bool) api.Session {
 		}
 		if up := s.Peek(e.ID); up != nil {
 			st := up.Status()
-			m.State, m.Reason, m.Words, m.Own, m.Instance = st.State, st.Reason, st.Words, st.Own, st.Instance
+			m.State, m.Reason, m.Words, m.Own, m.Instance, m.Process = st.State, st.Reason, st.Words, st.Own, st.Instance, st.Process
 		}
 		out.Members = append(out.Members, m)
 	}
@@ -69,7 +70,7 @@ func ended(rec store.Session) api.Session {
 	f, _ := factsOf(rec)
 	return api.Session{
 		ID: rec.ID, Kind: shownKind(rec.Kind, f.Name), Name: nameOf(rec.Kind, f.Name), Owner: rec.Owner, Labels: f.Labels, Parent: rec.Parent, From: f.From, Depth: f.Depth,
-		Created: rec.Created, Used: rec.Used, Expires: f.Expires, Closed: rec.Closed, Reason: f.Reason, Damaged: f.Damaged,
+		Created: rec.Created, Used: rec.Used, Expires: f.Expires, Closed: rec.Closed, Reason: f.Reason, Damaged: f.Damaged, Lease: f.Lease.ID,
 	}
 }
 

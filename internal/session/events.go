@@ -16,6 +16,7 @@ const (
 	eventRewound  = "rewound"
 	eventDamaged  = "damaged"
 	eventClosed   = "closed"
+	eventTools    = store.EventTools
 )
 
 // eventData is what an event says besides its kind.
@@ -28,6 +29,7 @@ type eventData struct {
 	Server   string   `json:"server,omitempty"` // of a damage
 	Kept     string   `json:"kept,omitempty"`   // likewise
 	Words    string   `json:"words,omitempty"`  // likewise
+	Tools    string   `json:"tools,omitempty"`  // the digest of a list of tools, that of Server or of all
 }
 
 func (r *Registry) event(session, kind string, d eventData) store.Event {

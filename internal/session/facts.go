@@ -25,6 +25,7 @@ type facts struct {
 	Name    string               `json:"name,omitempty"` // of a durable session
 	Labels  map[string]string    `json:"labels,omitempty"`
 	Expires time.Time            `json:"expires,omitzero"`
+	Lease   leaseRef             `json:"lease,omitzero"`
 	Idle    time.Duration        `json:"idle,omitempty"` // negative for none, zero for the config's
 	From    string               `json:"from,omitempty"`
 	Depth   int                  `json:"depth,omitempty"`

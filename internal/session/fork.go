@@ -89,8 +89,8 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	b.from = &m.frozen
 	parent := s.known()
 	f := facts{
-		Creation: o.Creation,
-		Owner:    owner.Pinned, Labels: maps.Clone(parent.Labels), Idle: parent.Idle, Depth: parent.Depth + 1,
+		Creation: o.Creation, Lease: parent.Lease,
+		Owner: owner.Pinned, Labels: maps.Clone(parent.Labels), Idle: parent.Idle, Depth: parent.Depth + 1,
 		Servers: s.servers, Members: s.memberOptions, Auto: parent.Auto, From: parent.From, Damaged: m.Damaged, Owed: m.Owed, Used: m.Used,
 	}
 	if f.Labels == nil && len(o.Labels) > 0 {
@@ -107,7 +107,9 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	for range o.Count {
 		c := f
 		c.Labels = maps.Clone(f.Labels)
-		ids = append(ids, b.add(s.Owner, s.ID, pin, c, each).ID)
+		child := b.add(s.Owner, s.ID, pin, c, each)
+		child.saw.last = s.saw.known()
+		ids = append(ids, child.ID)
 	}
 	if len(m.Shared) > 0 {
 		shares, err := s.shareWith(ctx, m.Shared, b.children)

@@ -43,6 +43,7 @@ type OpenOptions struct {
 	Members map[string]catalog.Member // more about some servers, by their ids
 	Auto    *config.Autosnapshot      // nil for the config's
 	Wait    time.Duration
+	Lease   string // by its id; empty for none
 	// Creation is the mark of the request, where it has one: what carries that of
 	// a request that was never answered is removed at the next start.
 	Creation string
@@ -98,7 +99,10 @@ func (r *Registry) begin(ctx context.Context, o OpenOptions) (*opening, error) {
 	cat := r.Catalog()
 	cfg := cat.Config.Sessions
 	pin, from, taken := "", (*frozen)(nil), time.Time{}
-	var err error
+	lease, err := r.usableLease(o.Owner.Name, o.Lease)
+	if err != nil {
+		return nil, err
+	}
 	if o.From != "" {
 		snap := r.snapshotByID(o.From)
 		if snap == nil {
@@ -127,8 +131,8 @@ func (r *Registry) begin(ctx context.Context, o OpenOptions) (*opening, error) {
 		return nil, err
 	}
 	f := facts{
-		Members: members,
-		Owner:   o.Owner.Pinned, Labels: o.Labels, Idle: o.Idle, From: o.From, Servers: slices.Compact(servers), Auto: o.Auto, Creation: o.Creation,
+		Members: members, Lease: lease,
+		Owner: o.Owner.Pinned, Labels: o.Labels, Idle: o.Idle, From: o.From, Servers: slices.Compact(servers), Auto: o.Auto, Creation: o.Creation,
 	}
 	if ttl := choose(o.TTL, cfg.TTL); ttl > 0 {
 		f.Expires = time.Now().Add(ttl)
@@ -444,6 +448,12 @@ func (b *opening) register(ctx context.Context) error {
 	if r.closed { // it would not end them
 		r.mu.Unlock()
 		return errStopping
+	}
+	for _, s := range b.children {
+		if l := s.lease; l != nil && l.over {
+			r.mu.Unlock()
+			return noLease(l.ID) // its end was not told of them
+		}
 	}
 	for _, s := range b.children {
 		r.sessions[s.ID] = s

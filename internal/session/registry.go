@@ -41,6 +41,8 @@ type Shared interface {
 	Records
 	store.Overrides
 	store.Creations
+	store.Leases
+	store.ToolLists
 }
 
 // Records are what there is a copy of in the folders of sessions and snapshots.
@@ -123,6 +125,7 @@ type Registry struct {
 	// unrecorded are closed sessions whose end could not be written down yet.
 	unrecorded map[string]*Session
 	unserved   map[string]Unserved
+	leases     map[string]*lease // by id
 	started    time.Time
 	defaulting sync.Mutex // held while a default session is made
 	snapshots  map[string]*snapshot
@@ -160,6 +163,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 		defaults: make(map[string]*Session), shared: make(map[string]*part), ending: make(map[string][]chan struct{}),
 		tokens: make(map[string]*Session),
 		joints: make(map[string]*joint), unrecorded: make(map[string]*Session), unserved: make(map[string]Unserved), started: time.Now(), snapshots: make(map[string]*snapshot),
+		leases:   make(map[string]*lease),
 		perOwner: make(map[string]int),
 		unsure:   o.Restored,
 	}
@@ -186,6 +190,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 	if restored := r.Sessions(); len(restored) > 0 {
 		r.startEager(restored)
 	}
+	r.armLeases()
 	r.reaper.Go(r.reap)
 	r.reaper.Go(r.stock.yield)
 	r.stock.update(r.Catalog())
@@ -264,7 +269,7 @@ func (r *Registry) newSession(id, owner, kind string, created time.Time, f facts
 	s := &Session{
 		ID: id, Owner: owner, Kind: kind, Created: created, name: f.Name, caps: f.Caps, pinnedOwner: f.Owner, facts: f, r: r,
 		parts: make(map[string]*part), ending: make(map[string][]chan struct{}), watchers: make(map[*watch]struct{}),
-		ahead: make(map[string]*ahead),
+		ahead: make(map[string]*ahead), lease: r.leaseOf(f.Lease),
 	}
 	s.Touch()
 	return s

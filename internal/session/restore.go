@@ -38,6 +38,9 @@ func (r *Registry) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.restoreLeases(ctx); err != nil {
+		return err
+	}
 	for _, rec := range sessions {
 		if err := r.restoreSession(ctx, rec, unanswered); err != nil {
 			return err
@@ -129,6 +132,7 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 		r.o.Log.Info("a session is removed: the request that opened it was not answered", "session", rec.ID)
 		return r.o.Shared.DeleteSession(ctx, rec.ID)
 	}
+	r.restoreLease(rec, f.Lease)
 	s := r.newSession(rec.ID, rec.Owner, rec.Kind, rec.Created, f)
 	s.Parent, s.pin, s.servers, s.memberOptions, s.token = rec.Parent, rec.Catalog, f.Servers, f.Members, rec.Token
 	s.used.Store(rec.Used.UnixNano())
@@ -384,6 +388,12 @@ func (r *Registry) forget(ctx context.Context) {
 	}
 	if j := r.o.Record.Journal; j != nil {
 		j.Forget(ids...)
+	}
+	if len(ids) == 0 {
+		return
+	}
+	if err := r.o.Shared.DropToolLists(ctx); err != nil && ctx.Err() == nil {
+		r.o.Log.Warn("old lists of tools not forgotten", "err", err)
 	}
 }
 

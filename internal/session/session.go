@@ -37,6 +37,7 @@ type Session struct {
 	servers       []string                  // only these of them; nil for all
 	memberOptions map[string]catalog.Member // more about some of them
 	token         string                    // sha256 of its token in hex; empty without; changed with changing and r.mu held
+	lease         *lease                    // nil for none
 	// pinnedOwner is what the edge needs to let its token in.
 	pinnedOwner []byte
 	// caps are the capabilities of the one client there is; nil when there may
@@ -58,6 +59,8 @@ type Session struct {
 	auto    ring
 
 	changing sync.Mutex // held while facts are written down
+
+	saw sawTools
 
 	mu          sync.Mutex
 	closed      bool      // nothing is joined any more: it has ended, or the gateway is stopping
@@ -171,16 +174,19 @@ func (s *Session) gone() error {
 // whyExpired is why a session with a time to live ends.
 const whyExpired = "its time to live was over"
 
-// Expired is the error of calls after the session's time to live; nil before. The reaper
-// ends the session a little later.
+// Expired is the error of calls after the session's time to live, or after the end of its
+// lease; nil before. The session ends a little later.
 func (s *Session) Expired() error {
 	s.mu.Lock()
-	at := s.facts.Expires
+	at, why := s.facts.Expires, whyExpired
 	s.mu.Unlock()
-	if at.IsZero() || time.Now().Before(at) {
+	switch over := s.lease.endedAt(); {
+	case !over.IsZero():
+		at, why = over, whyLease
+	case at.IsZero() || time.Now().Before(at):
 		return nil
 	}
-	return &api.Error{Kind: api.KindLost, Status: http.StatusGone, Message: fmt.Sprintf("session %s was closed at %s: %s", s.ID, at.UTC().Format(time.RFC3339), whyExpired)}
+	return &api.Error{Kind: api.KindLost, Status: http.StatusGone, Message: fmt.Sprintf("session %s was closed at %s: %s", s.ID, at.UTC().Format(time.RFC3339), why)}
 }
 
 // Enter lets a call in to a server of the session, waiting while the session is

@@ -2,9 +2,11 @@ package session
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
@@ -24,6 +26,9 @@ const (
 	stepRewind   = "rewind"
 	stepDamage   = "damage"
 	stepClose    = "close"
+
+	stepTools      = "tools"
+	stepAnnotation = api.StepAnnotation
 )
 
 // Trajectory tells the story of a session from its first ancestor on: of each
@@ -34,7 +39,7 @@ func (r *Registry) Trajectory(ctx context.Context, id string, emit func(api.Step
 	if err != nil {
 		return err
 	}
-	step := int64(0)
+	t := &teller{r: r, emit: emit, gone: make(map[string]bool), told: make(map[[sha256.Size]byte]time.Time), lists: make(map[string]string)}
 	for i, rec := range line {
 		var end *store.Event // the opening of the next one in the line
 		if i+1 < len(line) {
@@ -42,12 +47,25 @@ func (r *Registry) Trajectory(ctx context.Context, id string, emit func(api.Step
 				return err
 			}
 		}
-		if step, err = r.chapter(ctx, rec, end, step, emit); err != nil {
+		if err = t.chapter(ctx, rec, end); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// A teller tells one trajectory.
+type teller struct {
+	r     *Registry
+	emit  func(api.Step) error
+	step  int64                           // calls so far
+	gone  map[string]bool                 // the ids of calls that were undone
+	told  map[[sha256.Size]byte]time.Time // annotations with a key
+	lists map[string]string               // the digests of the last lists of tools, by view
+}
+
+// keyAge is how long an idempotency key stands for one request.
+const keyAge = 24 * time.Hour
 
 // openingOf is the event that began a session; nil when it is not recorded.
 func (r *Registry) openingOf(ctx context.Context, id string) (*store.Event, error) {
@@ -64,11 +82,11 @@ func (r *Registry) openingOf(ctx context.Context, id string) (*store.Event, erro
 }
 
 // chapter tells what happened to one session, up to the opening of another one;
-// all of it with nil. Steps are counted on from step.
-func (r *Registry) chapter(ctx context.Context, rec store.Session, end *store.Event, step int64, emit func(api.Step) error) (int64, error) {
-	events, err := r.o.Shared.Events(ctx, rec.ID)
+// all of it with nil.
+func (t *teller) chapter(ctx context.Context, rec store.Session, end *store.Event) error {
+	events, err := t.r.o.Shared.Events(ctx, rec.ID)
 	if err != nil {
-		return step, err
+		return err
 	}
 	until := int64(-1)
 	if end != nil {
@@ -80,11 +98,11 @@ func (r *Registry) chapter(ctx context.Context, rec store.Session, end *store.Ev
 	}
 	f, err := factsOf(rec)
 	if err != nil {
-		return step, err
+		return err
 	}
-	err = emit(api.Step{Type: stepSession, Session: rec.ID, At: rec.Created, Step: step, Parent: rec.Parent, Snapshot: f.From, Labels: f.Labels})
+	err = t.emit(api.Step{Type: stepSession, Session: rec.ID, At: rec.Created, Step: t.step, Parent: rec.Parent, Snapshot: f.From, Labels: f.Labels})
 	if err != nil {
-		return step, err
+		return err
 	}
 	undone := undoneBy(events)
 	last := int64(0)
@@ -93,60 +111,90 @@ func (r *Registry) chapter(ctx context.Context, rec store.Session, end *store.Ev
 		for len(events) > 0 && events[0].Call < call {
 			e := events[0]
 			events = events[1:]
-			s, ok, err := eventStep(e)
+			s, d, err := eventStep(e)
 			if err != nil {
 				return err
 			}
-			if !ok {
+			if e.Kind == eventTools {
+				if err := t.tools(ctx, e, d); err != nil {
+					return err
+				}
+			}
+			if s.Type == "" {
 				continue
 			}
-			s.Step = step
-			if err := emit(s); err != nil {
+			s.Step = t.step
+			if err := t.emit(s); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	j := r.o.Record.Journal
+	j := t.r.o.Record.Journal
 	if j == nil {
-		return step, happened(1 << 62)
+		return happened(1 << 62)
 	}
 	err = j.Story(ctx, rec.ID, until, func(e journal.Entry) error {
 		if e.Seq <= last {
 			return nil
 		}
 		last = e.Seq
-		if !rec.Closed.IsZero() && e.At.After(rec.Closed) && e.Method != driver.MethodNetwork {
+		called := e.Method != driver.MethodNetwork && e.Method != record.MethodAnnotation
+		if !rec.Closed.IsZero() && e.At.After(rec.Closed) && called {
 			return nil // refused, since the session had ended: no part of what happened in it
 		}
 		if err := happened(e.Seq); err != nil {
 			return err
 		}
+		if e.Method == record.MethodAnnotation {
+			return t.annotation(rec.ID, &e, undone(e.Seq))
+		}
 		s := callStep(rec.ID, e)
 		if e.Method == driver.MethodNetwork {
 			// No call, and what was sent outside can't be taken back.
-			s.Type, s.Step = stepNetwork, step
-			return emit(s)
+			s.Type, s.Step = stepNetwork, t.step
+			return t.emit(s)
 		}
 		if e.Mode == record.ModeDenied { // nothing was done
-			s.Step = step
-			return emit(s)
+			s.Step = t.step
+			return t.emit(s)
 		}
-		step++
-		s.Step, s.Undone = step, undone(e.Seq)
-		return emit(s)
+		t.step++
+		if s.Step, s.Undone = t.step, undone(e.Seq); s.Undone {
+			t.gone[e.ID] = true
+		}
+		return t.emit(s)
 	})
 	if err != nil {
-		return step, fmt.Errorf("reading the journal: %w", err)
+		return fmt.Errorf("reading the journal: %w", err)
 	}
-	return step, happened(1 << 62)
+	return happened(1 << 62)
+}
+
+// annotation tells an annotation, unless it was told: a request that was repeated with
+// its key may have been written twice.
+func (t *teller) annotation(session string, e *journal.Entry, undone bool) error {
+	a, same, err := record.ReadAnnotation(e)
+	if err != nil {
+		return err
+	}
+	if same != nil {
+		if first, told := t.told[*same]; told && e.At.Sub(first) < keyAge {
+			return nil
+		}
+		t.told[*same] = e.At
+	}
+	return t.emit(api.Step{
+		Type: stepAnnotation, Session: session, At: e.At, Step: t.step, ID: e.ID, Undone: undone || t.gone[a.Call],
+		Call: a.Call, Reward: a.Reward, Text: a.Text, TokenIDs: a.TokenIDs, Logprobs: a.Logprobs, Data: a.Data,
+	})
 }
 
 func callStep(session string, e journal.Entry) api.Step {
 	s := api.Step{
 		Type: stepCall, Session: session, At: e.At, ID: e.ID, Server: e.Server, Method: e.Method, Name: e.Name,
 		Result: e.Result, Duration: float64(e.Duration.Microseconds()) / 1000, Outcome: e.Outcome, Error: e.Error, Journal: e.Mode, Note: e.Note,
-		Arguments: e.Params,
+		Arguments: e.Params, Meta: wire.OwnMeta(e.Params),
 	}
 	if e.Method == wire.MethodCallTool || e.Method == driver.MethodNetwork {
 		s.Arguments = nil
@@ -157,13 +205,13 @@ func callStep(session string, e journal.Entry) api.Step {
 	return s
 }
 
-// eventStep is the line of an event; ok is false for those that have none.
-func eventStep(e store.Event) (api.Step, bool, error) {
-	var d eventData
+// eventStep is the line of an event, without a type for those that have none of this
+// kind, and what the event says.
+func eventStep(e store.Event) (s api.Step, d eventData, err error) {
 	if err := json.Unmarshal(e.Data, &d); err != nil {
-		return api.Step{}, false, fmt.Errorf("reading what happened to session %s: %w", e.Session, err)
+		return s, d, fmt.Errorf("reading what happened to session %s: %w", e.Session, err)
 	}
-	s := api.Step{Session: e.Session, At: e.At, Snapshot: d.Snapshot, Reason: d.Reason, Children: d.Children, Server: d.Server, Kept: d.Kept, Words: d.Words}
+	s = api.Step{Session: e.Session, At: e.At, Snapshot: d.Snapshot, Reason: d.Reason, Children: d.Children, Server: d.Server, Kept: d.Kept, Words: d.Words}
 	switch e.Kind {
 	case eventForked:
 		s.Type = stepFork
@@ -175,10 +223,8 @@ func eventStep(e store.Event) (api.Step, bool, error) {
 		s.Type = stepDamage
 	case eventClosed:
 		s.Type = stepClose
-	default:
-		return s, false, nil
 	}
-	return s, true, nil
+	return s, d, nil
 }
 
 // forks reports whether a session is a child of this fork.

@@ -42,6 +42,8 @@ type Shared interface {
 	Tokens
 	Credentials
 	Creations
+	Leases
+	ToolLists
 	Closer
 }
 
@@ -273,6 +275,37 @@ type Creations interface {
 	// DropCreations forgets creations older than a moment; with pending, at a
 	// start, also all that an earlier gateway did not answer.
 	DropCreations(ctx context.Context, before time.Time, pending bool) error
+}
+
+// Lease is what keeps sessions open that were opened under it, as long as its owner renews
+// it. When it was renewed is not kept.
+type Lease struct {
+	ID      string
+	Owner   string
+	TTL     time.Duration
+	Created time.Time
+	Data    json.RawMessage // further data of the package session
+}
+
+// Leases keeps them by id.
+type Leases interface {
+	PutLease(ctx context.Context, l Lease) error
+	DeleteLease(ctx context.Context, id string) error
+	Leases(ctx context.Context) ([]Lease, error)
+}
+
+// EventTools is the kind of an event that names a list of tools; see ToolLists.
+const EventTools = "tools"
+
+// ToolLists keeps the lists of tools that sessions saw, each once, by a digest. The
+// data of an event of the kind EventTools names one as "tools".
+type ToolLists interface {
+	// PutToolList keeps a list, unless it is there, and an event that names it, in one
+	// transaction.
+	PutToolList(ctx context.Context, digest string, tools json.RawMessage, e Event) error
+	ToolList(ctx context.Context, digest string) (tools json.RawMessage, ok bool, err error)
+	// DropToolLists forgets those that no event names.
+	DropToolLists(ctx context.Context) error
 }
 
 // Client is the transport session of one MCP client that has a handshake.

@@ -98,6 +98,11 @@ func (e overdue) Error() string {
 
 func (e overdue) Is(target error) bool { return target == context.DeadlineExceeded }
 
+// Within bounds a call by a time that its caller gave, besides the server's own.
+func Within(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, most, overdue{most, "the timeout of the call"})
+}
+
 // Overdue says which limit ended a call's context, and its key in the config; empty if
 // the context ended for another reason.
 func Overdue(ctx context.Context) string {

@@ -447,6 +447,10 @@ func (u *Upstream) Status() Status {
 	if u.conn != nil {
 		s.Hello = u.conn.Hello()
 	}
+	if known, ok := u.inst.(driver.Identified); ok {
+		p := known.Process()
+		s.Process = &p
+	}
 	if late != nil && (s.State == api.StateReady || s.State == api.StateIdle) {
 		s.State, s.Reason, s.Unlisted = api.StateFailed, Reason(late), true
 	}

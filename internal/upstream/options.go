@@ -99,6 +99,7 @@ type Status struct {
 	Since    time.Time
 	Hello    Hello
 	Restarts int
-	Instance bool // one is running
-	Unlisted bool // it failed because a list did not come, and can be called
+	Instance bool         // one is running
+	Process  *api.Process // which it is, where the driver knows
+	Unlisted bool         // it failed because a list did not come, and can be called
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"slices"
+	"strings"
 )
 
 // statelessMeta are the keys of _meta that only the stateless era knows.
@@ -32,6 +33,43 @@ func ForLegacy(raw []byte) []byte {
 	}
 	return raw
 }
+
+// OwnMeta is the _meta of a request's params without the keys that the protocol or the
+// gateway reads or adds; nil where nothing else is in it.
+func OwnMeta(params []byte) []byte {
+	at, err := Find(params, "_meta")
+	if err != nil || !at.Ok() {
+		return nil
+	}
+	meta := at.Of(params)
+	out, left := []byte{'{'}, 0
+	err = Members(meta, func(key string, val Span) error {
+		if ReservedMeta(key) {
+			return nil
+		}
+		if left++; left > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(AppendQuote(out, key), ':'), val.Of(meta)...)
+		return nil
+	})
+	if err != nil || left == 0 {
+		return nil
+	}
+	return append(out, '}')
+}
+
+// ReservedMeta reports whether a key of _meta is one of the protocol's that the gateway
+// reads, or one of its own.
+func ReservedMeta(key string) bool {
+	switch key {
+	case MetaProgressToken, MetaTraceparent, MetaTracestate:
+		return true
+	}
+	return strings.HasPrefix(key, tinePrefix) || slices.Contains(statelessMeta, key)
+}
+
+const tinePrefix = "tine/"
 
 // without is an object without some of its members, and how many it has then; nil
 // where it has none of those.

@@ -23,3 +23,23 @@ func TestForLegacy(t *testing.T) {
 		}
 	}
 }
+
+func TestOwnMeta(t *testing.T) {
+	for in, want := range map[string]string{
+		``:               ``,
+		`{}`:             ``,
+		`{"_meta":null}`: ``,
+		`{"_meta":{}}`:   ``,
+		`{"_meta":[1]}`:  ``,
+		`{"_meta":{"progressToken":1,"traceparent":"x","tracestate":"y","tine/call":"z","tine/caller":"z"}}`: ``,
+		`{"_meta":{"io.modelcontextprotocol/protocolVersion":"x","io.modelcontextprotocol/clientInfo":{}}}`:  ``,
+		`{"_meta":{"progressToken":1,"turn": 12345678901234567890,"a/b":{"c":[1, 2]}}}`:                      `{"turn":12345678901234567890,"a/b":{"c":[1, 2]}}`,
+		`{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}}`:                                  `{"io.modelcontextprotocol/related-task":{"taskId":"t"}}`,
+		`{"_meta":{"tiny":1}}`: `{"tiny":1}`,
+		`{"_meta":{"x":`:       ``,
+	} {
+		if got := string(OwnMeta([]byte(in))); got != want {
+			t.Errorf("of %s there is %s, want %s", in, got, want)
+		}
+	}
+}

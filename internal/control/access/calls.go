@@ -10,6 +10,7 @@ type Call struct {
 	Thing
 	Server string
 	Denied bool // a rule kept it from being made
+	Score  bool // it is no call, but an annotation of one or of its session
 }
 
 // A Look is what of a call may be looked at.
@@ -23,10 +24,14 @@ type Look struct {
 // use it reads the calls of all principals.
 //
 // A denied call shows that there is a server of that name, so its caller finds
-// it only where it knows of the server.
+// it only where it knows of the server. A session's token is for the agent in the
+// session, whose rewards and expected answers are not for it to see.
 func At(who identity.Principal, c Call, session *Thing) Look {
 	inside := session != nil && Uses(who, *session)
 	look := Look{Row: inside || Sees(who, c.Thing), Contents: inside || Uses(who, c.Thing)}
+	if c.Score && who.Session != "" {
+		return Look{}
+	}
 	if c.Denied {
 		look.Row = look.Row && Knows(who, c.Server)
 		look.Reason = who.Session == "" && who.Is(api.RoleOperator)

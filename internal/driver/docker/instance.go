@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/life"
 	"github.com/tine-mcp/tine/internal/driver/lines"
@@ -102,6 +103,13 @@ func (i *instance) disconnect() {
 
 // begin watches a container that runs.
 func (i *instance) begin() { go i.watch(i.hear) }
+
+var _ driver.Identified = (*instance)(nil)
+
+// Process implements driver.Identified.
+func (i *instance) Process() api.Process {
+	return api.Process{Container: i.rec.ref(), Image: i.rec.Image, Started: i.rec.Started}
+}
 
 // Handle implements driver.Instance.
 func (i *instance) Handle() driver.Handle { return i.h }

@@ -19,6 +19,9 @@ type record struct {
 	Host      string `json:"host"`
 	Name      string `json:"name"`
 	Container string `json:"container,omitempty"`
+	Image     string `json:"image,omitempty"`
+	// Started is when the instance was.
+	Started time.Time `json:"started,omitzero"`
 	// Stays is set where the container is the state and outlives its instances.
 	Stays bool `json:"stays,omitempty"`
 	// Keeps is set where there is a state beside the container's memory.

@@ -72,7 +72,8 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 		Kind: recordInstance, Host: e.host, Name: newName("server", spec.Server), Keeps: len(options(spec).State) > 0,
 		Stays: state != nil && state.Root, GraceMS: d.grace(spec).Milliseconds(), Engine: e.run(),
 		Mortal: f.podman && !r.http,
-		HTTP:   r.http, Port: options(spec).Port, Path: r.path, Reach: r.reach, Network: r.network, Ours: r.ours,
+		Image:  options(spec).Image, Started: time.Now().UTC().Truncate(time.Millisecond),
+		HTTP: r.http, Port: options(spec).Port, Path: r.path, Reach: r.reach, Network: r.network, Ours: r.ours,
 	}
 	if state != nil && state.Container != "" {
 		rec.Container, rec.Name = state.Container, state.Container

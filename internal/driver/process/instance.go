@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/dirs"
 	"github.com/tine-mcp/tine/internal/driver/folder"
@@ -75,6 +76,13 @@ func (i *instance) setUntil(t time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.until = t
+}
+
+var _ driver.Identified = (*instance)(nil)
+
+// Process implements driver.Identified.
+func (i *instance) Process() api.Process {
+	return api.Process{PID: i.child.id.PID, Started: i.child.id.Began()}
 }
 
 // Handle implements driver.Instance.

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/egress"
 	"github.com/tine-mcp/tine/internal/driver/fifo"
@@ -177,6 +178,13 @@ func (i *instance) request(op string) control.Request {
 // order asks the helper for something, or the one after it where it has ended.
 func (i *instance) order(ctx context.Context, req control.Request, files ...*os.File) (control.Reply, []*os.File, error) {
 	return i.d.helpers.call(ctx, i.rec.Runsc, req, files...)
+}
+
+var _ driver.Identified = (*instance)(nil)
+
+// Process implements driver.Identified. The process is the sandbox's.
+func (i *instance) Process() api.Process {
+	return api.Process{PID: i.rec.PID, Started: i.rec.Began()}
 }
 
 // Handle implements driver.Instance.

@@ -29,11 +29,11 @@ func (j *Journal) Last() int64 {
 	return j.next - 1
 }
 
-// LastOf returns the Seq of the newest call of a session whose method is not except;
-// zero if there is none, or if that is not known before the index was made.
-func (j *Journal) LastOf(ctx context.Context, session, except string) (int64, error) {
+// LastOf returns the Seq of the newest call of a session whose method is not one of
+// except; zero if there is none, or if that is not known before the index was made.
+func (j *Journal) LastOf(ctx context.Context, session string, except ...string) (int64, error) {
 	f := store.CallFilter{Session: session, Limit: 1}
-	wanted := func(c *store.Call) bool { return f.Chooses(c) && c.Method != except }
+	wanted := func(c *store.Call) bool { return f.Chooses(c) && !slices.Contains(except, c.Method) }
 	j.mu.Lock()
 	first := j.next
 	if len(j.pending) > 0 {
@@ -59,6 +59,50 @@ func (j *Journal) LastOf(ctx context.Context, session, except string) (int64, er
 	})
 	return last, err
 }
+
+// Of returns one call of a session, without params and result; ok is false if the
+// session has none with this Seq, or not any more.
+func (j *Journal) Of(ctx context.Context, session string, seq int64) (e Entry, ok bool, err error) {
+	if session == "" || seq < 1 {
+		return e, false, nil
+	}
+	f := store.CallFilter{ID: store.CallID(seq), Session: session, Limit: 1}
+	j.mu.Lock()
+	for i := range j.pending { // a call that was just made, without waiting for the index
+		if c := &j.pending[i]; c.Seq == seq {
+			defer j.mu.Unlock()
+			return entryOf(c), c.Session == session, nil
+		}
+	}
+	j.mu.Unlock()
+	err = j.find(ctx, f, func(c store.Call) (bool, error) {
+		e, ok = entryOf(&c), true
+		return false, nil
+	})
+	if ok || err != nil {
+		return e, ok, err
+	}
+	t := &storyReader{j: j, session: session, until: seq, last: seq - 1}
+	if err = t.fromArchive(ctx); err == nil && len(t.left) > 0 {
+		var all []Entry
+		if all, err = t.read(); len(all) > 0 {
+			e, ok = all[0], true
+			e.Params, e.Result = nil, nil
+		}
+	}
+	return e, ok, err
+}
+
+// entryOf is an entry of what the index has of it.
+func entryOf(c *store.Call) Entry {
+	return Entry{
+		Seq: c.Seq, ID: store.CallID(c.Seq), At: c.At, Principal: c.Principal, Session: c.Session, Server: c.Server, Method: c.Method,
+		Name: c.Name, Duration: c.Duration, Outcome: c.Outcome,
+	}
+}
+
+// Keeps reports whether all of an entry would be kept, and not its head alone.
+func (j *Journal) Keeps(e *Entry) bool { return !e.exceeds(j.maxSize.Load()) || j.wants(e.Session) }
 
 // Story hands out the calls of a session, the oldest first, each once and with all
 // that was kept of it, up to the one with a Seq; all of them with a negative one.

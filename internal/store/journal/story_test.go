@@ -280,3 +280,38 @@ func TestLastOf(t *testing.T) {
 	r.again()
 	want("with it", "ses_a", c)
 }
+
+// One call of a session is found in memory, in the index and in the archive.
+func TestOf(t *testing.T) {
+	r := newRig(t, Options{SegmentSize: 4 << 10, MaxSize: 32 << 10, Wanted: func(s string) bool { return s == "ses_a" }})
+	has := func(what, session string, seq int64, want bool) {
+		t.Helper()
+		e, ok, err := r.Of(t.Context(), session, seq)
+		if err != nil || ok != want || ok && (e.Seq != seq || e.Session != session || e.Method != sample().Method || e.ID != store.CallID(seq)) {
+			t.Errorf("%s: call %d of %s is %v, %+v, %v; want %v", what, seq, session, ok, e, err, want)
+		}
+	}
+	a, b := r.call("ses_a", 1, 10), r.call("ses_b", 1, 10)
+	for _, at := range []struct {
+		what string
+		do   func()
+	}{
+		{"in memory", func() {}},
+		{"in the index", func() { r.listed() }},
+		{"after a restart", r.again},
+	} {
+		at.do()
+		has(at.what, "ses_a", a, true)
+		has(at.what, "ses_b", a, false)
+		has(at.what, "ses_b", b, true)
+		has(at.what, "ses_a", b+1000, false)
+	}
+	testkit.Eventually(t, "the first segment is dropped", func() bool {
+		r.call("ses_c", 1, 1000)
+		r.listed()
+		_, ok, _ := r.Of(t.Context(), "ses_b", b)
+		return !ok
+	})
+	has("in the archive", "ses_a", a, true)
+	has("in the archive", "ses_b", a, false)
+}

@@ -127,4 +127,16 @@ CREATE TABLE server_lists (
 `, `
 DROP INDEX clients_of_session;
 DROP INDEX handles_of_session;
+`, `
+CREATE TABLE leases (
+	id      TEXT PRIMARY KEY,
+	owner   TEXT NOT NULL,
+	ttl     INTEGER NOT NULL,
+	created INTEGER NOT NULL,
+	data    BLOB
+) STRICT;
+CREATE TABLE tool_lists (
+	digest TEXT PRIMARY KEY,
+	tools  BLOB NOT NULL
+) STRICT;
 `}

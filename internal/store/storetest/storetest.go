@@ -57,6 +57,8 @@ func RunShared(t *testing.T, open func(t testing.TB, place string) store.Shared)
 		"catalogs":         testCatalogs,
 		"catalogs at once": testCatalogsAtOnce,
 		"creations":        testCreations,
+		"leases":           testLeases,
+		"tool lists":       testToolLists,
 		"one creates":      testOneCreates,
 		"tokens":           testTokens,
 		"credentials":      testCredentials,
