@@ -45,6 +45,7 @@
 //	Suspender   sandbox                           upstream and session, where one ends and goes on
 //	Parker      sandbox                           upstream, around calls
 //	Porter      process, sandbox, docker          a front, to give its body a file
+//	Execer      process, sandbox, docker          session, to run a command beside the server
 //
 // All but Keeper are in optional.go. What a driver is, and not does, is in its Info.
 package driver
