@@ -182,6 +182,8 @@ func (r *running) exit(ctx context.Context) (driver.Exit, error) {
 			return driver.Exit{}, r.i.e.explain("ask how the command ended", err)
 		case !res.Running && res.PID == 0 && (res.ExitCode == 126 || res.ExitCode == 127):
 			return driver.Exit{}, fmt.Errorf("%w: the container can't run %q", driver.ErrNotFound, r.c.Argv[0])
+		case !res.Running && res.ExitCode == killedCode && r.i.dying(ctx):
+			return driver.Exit{}, r.i.endedMeanwhile()
 		case !res.Running:
 			return driver.Exit{Code: res.ExitCode}, nil
 		}
@@ -191,6 +193,23 @@ func (r *running) exit(ctx context.Context) (driver.Exit, error) {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// killedCode is what a command that was killed has exited with.
+const killedCode = 128 + 9
+
+// dying reports whether the container has ended, where its watch may not know yet, and
+// waits until it does.
+func (i *instance) dying(ctx context.Context) bool {
+	s, err := i.e.state(ctx, i.rec.ref())
+	if !gone(err) && (err != nil || s == nil || alive(s) && !exiting(s.Pid)) {
+		return false
+	}
+	select {
+	case <-i.Exited():
+	case <-time.After(killWait):
+	}
+	return true
 }
 
 // ended reports whether the container has ended, or is not ours any more.

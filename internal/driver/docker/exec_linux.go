@@ -75,3 +75,19 @@ func waitFor(ctx context.Context, pid int, mark string) bool {
 	}
 	return false
 }
+
+// exiting reports whether a process has ended or is about to: the first one of a container
+// waits for the others, which the kernel kills.
+func exiting(pid int) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return true
+	}
+	const flags, pfExiting = 6, 0x4 // proc(5) counts from 1, and from the pid
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(fields) <= flags {
+		return false
+	}
+	n, err := strconv.ParseUint(string(fields[flags]), 10, 64)
+	return err == nil && n&pfExiting != 0
+}

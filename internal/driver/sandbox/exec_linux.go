@@ -91,6 +91,12 @@ func (i *instance) exec(ctx context.Context, spec driver.Spec, c driver.Command)
 	if errors.Is(err, errHelper) {
 		i.endCommand("") // it runs on without the helper that started it
 	}
+	if err != nil && !i.rec.ID.Lives() { // the watch may not know yet
+		select {
+		case <-i.Exited():
+		case <-time.After(endingWait):
+		}
+	}
 	switch {
 	case over(i):
 		return driver.Exit{}, i.endedMeanwhile()
