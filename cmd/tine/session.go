@@ -49,6 +49,7 @@ to a snapshot, and new sessions can be opened from one.
 		newSessionSnapshotCmd(c),
 		newSessionSnapshotsCmd(c),
 		newSessionRewindCmd(c),
+		newSessionExecCmd(c),
 		newSessionTokenCmd(c),
 		newSessionCloseCmd(c),
 		newSessionTreeCmd(c),

@@ -114,6 +114,10 @@ type Info struct {
 	// Details is whether a template may be anything that the other side knows, and
 	// not only a path.
 	Details bool
+	// Commands is whether its instances are Execers, and Walls whether what runs there is
+	// kept from the files and processes of the host.
+	Commands bool
+	Walls    bool
 	// Transport is how the instances of a spec speak: stdio or http; nil where they are
 	// inside of this process.
 	Transport func(Spec) string

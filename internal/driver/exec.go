@@ -10,6 +10,9 @@ import (
 // of their server.
 const MethodExec = "tine/exec"
 
+// MethodPut is the method of files that were copied in.
+const MethodPut = "tine/put"
+
 // An Execer is an instance beside whose server a command can be run: where the server
 // runs, with the files that it sees.
 type Execer interface {

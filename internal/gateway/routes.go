@@ -93,6 +93,9 @@ func controlRoutes() []action {
 		{method: get, pattern: "/sessions/{session}/tree", name: "sessionTree", role: user, heavy: true,
 			summary: "The family of a session from its first ancestor on", operation: op((*Gateway).sessionTree)},
 
+		{method: post, pattern: "/sessions/{session}/exec", name: "execCommand", role: user,
+			summary: "Run a command beside a server of a session; what it writes comes as it is written", operation: op((*Gateway).exec)},
+
 		{method: get, pattern: "/snapshots", name: "listSnapshots", role: user,
 			summary: "Snapshots, newest first: the caller's own, or all with the role of a viewer", operation: op((*Gateway).listSnapshots)},
 		{method: post, pattern: "/snapshots/import", name: "importSnapshot", role: user, upload: true, keyed: true,

@@ -140,7 +140,7 @@ func New(opts Options) *Driver {
 // Info implements driver.Driver.
 func (d *Driver) Info() driver.Info {
 	return driver.Info{
-		Name: "process", Adopts: adopts, Scopes: []string{"session", "shared"},
+		Name: "process", Adopts: adopts, Scopes: []string{"session", "shared"}, Commands: adopts,
 		Transport: func(driver.Spec) string { return "stdio" },
 	}
 }
