@@ -50,6 +50,7 @@ to a snapshot, and new sessions can be opened from one.
 		newSessionSnapshotsCmd(c),
 		newSessionRewindCmd(c),
 		newSessionExecCmd(c),
+		newSessionCpCmd(c),
 		newSessionTokenCmd(c),
 		newSessionCloseCmd(c),
 		newSessionTreeCmd(c),

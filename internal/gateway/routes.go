@@ -9,6 +9,7 @@ import (
 const (
 	get   = http.MethodGet
 	post  = http.MethodPost
+	put   = http.MethodPut
 	patch = http.MethodPatch
 	del   = http.MethodDelete
 )
@@ -95,6 +96,10 @@ func controlRoutes() []action {
 
 		{method: post, pattern: "/sessions/{session}/exec", name: "execCommand", role: user,
 			summary: "Run a command beside a server of a session; what it writes comes as it is written", operation: op((*Gateway).exec)},
+		{method: get, pattern: "/sessions/{session}/files/{place}/{path...}", name: "getFiles", role: user, heavy: true,
+			summary: "Copy a file, or a folder as a tar, out of the workspace or a server of a session, or list it", operation: op((*Gateway).getFiles)},
+		{method: put, pattern: "/sessions/{session}/files/{place}/{path...}", name: "putFiles", role: user, upload: true,
+			summary: "Copy a file, or with the type application/x-tar a folder, into the workspace or a server of a session", operation: op((*Gateway).putFiles)},
 
 		{method: get, pattern: "/snapshots", name: "listSnapshots", role: user,
 			summary: "Snapshots, newest first: the caller's own, or all with the role of a viewer", operation: op((*Gateway).listSnapshots)},

@@ -3,11 +3,13 @@ package upstream
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/telemetry"
+	"github.com/tine-mcp/tine/internal/workspace"
 )
 
 // An Exit says how a command ended.
@@ -82,4 +84,26 @@ func (u *Upstream) beside(ctx context.Context, req *Request, do func(ctx context
 		return failure(api.KindRefused, u.Server(), false, "%v", err)
 	}
 	return failure(api.KindInfrastructure, u.Server(), true, "%v", err)
+}
+
+// Files does something with the files of the running instance, which is started where none
+// runs. An error about a file is as do returned it.
+func (u *Upstream) Files(ctx context.Context, req *Request, do func(ctx context.Context, f driver.Filer, spec driver.Spec) error) error {
+	var ofFile error
+	err := u.beside(ctx, req, func(ctx context.Context, inst driver.Instance, spec driver.Spec) error {
+		f, ok := inst.(driver.Filer)
+		if !ok {
+			return failure(api.KindRefused, u.Server(), false, "its driver copies no files")
+		}
+		err := do(ctx, f, spec)
+		var path *fs.PathError
+		if errors.As(err, &path) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, workspace.ErrLimit) || errors.Is(err, workspace.ErrEscape) {
+			ofFile, err = err, nil
+		}
+		return err
+	})
+	if err == nil {
+		err = ofFile
+	}
+	return err
 }
