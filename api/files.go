@@ -35,13 +35,24 @@ type Put struct {
 	ID string `json:"id,omitempty"`
 }
 
-// Diff answers GET /v1/sessions/{id}/diff?from=SNAPSHOT: what is another in the session
-// than in the snapshot.
+// StateItem is one line of the answer to GET /v1/sessions/{id}/state/{server}: a part of what
+// a built-in server remembers.
+type StateItem struct {
+	// Kind is table, a row of one; schema, the statement that made one; or of a graph entity,
+	// observation or relation.
+	Kind  string          `json:"kind"`
+	Name  string          `json:"name,omitempty"` // of the table
+	Value json.RawMessage `json:"value"`
+}
+
+// Diff answers GET /v1/sessions/{id}/diff?from=SNAPSHOT: what is another in the session than
+// in the snapshot.
 type Diff struct {
-	From  string       `json:"from"`
-	Files []FileDiff   `json:"files"`
-	State []StateDiff  `json:"state,omitempty"` // of built-in servers
-	Other []Uncompared `json:"other,omitempty"` // what can't be compared, and why
+	From   string       `json:"from"` // the snapshot's id
+	Files  []FileDiff   `json:"files"`
+	Tables []TableDiff  `json:"tables"`
+	Graph  []GraphDiff  `json:"graph"`
+	Other  []Uncompared `json:"other,omitempty"` // what can't be compared, and why
 }
 
 // FileDiff is a file that is another.
@@ -49,17 +60,25 @@ type FileDiff struct {
 	Place  string `json:"place"`
 	Path   string `json:"path"`
 	Change string `json:"change"` // added, removed or changed
-	Type   string `json:"type"`
-	Size   int64  `json:"size"` // as it is now, or was
+	Type   string `json:"type"`   // file, directory or link
+	Size   int64  `json:"size"`   // as it is now, or was
 }
 
-// StateDiff is what is another in what a built-in server remembers: the rows of a table, or
-// the entities and relations of a graph.
-type StateDiff struct {
-	Server string `json:"server"`
-	// Kind is table, schema, entity, observation or relation, and Name that of the table.
-	Kind   string          `json:"kind"`
-	Name   string          `json:"name,omitempty"`
+// TableDiff is a row that a table of the built-in sqlite has and had not, or the other way
+// round; a row that was changed is both. With Schema it is the table itself.
+type TableDiff struct {
+	Server string          `json:"server"`
+	Table  string          `json:"table"`
+	Change string          `json:"change"` // added or removed
+	Row    json.RawMessage `json:"row,omitempty"`
+	Schema string          `json:"schema,omitempty"` // the statement that makes it
+}
+
+// GraphDiff is a part of the graph of the built-in memory that is there and was not, or the
+// other way round.
+type GraphDiff struct {
+	Server string          `json:"server"`
+	Kind   string          `json:"kind"`   // entity, observation or relation
 	Change string          `json:"change"` // added or removed
 	Value  json.RawMessage `json:"value"`
 }

@@ -2,8 +2,11 @@ package client
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -93,4 +96,35 @@ func (c *Client) ListFiles(ctx context.Context, session, place, path, snapshot s
 // Diff tells what is another in a session than in a snapshot, by id or name.
 func (c *Client) Diff(ctx context.Context, session, from string) (*api.Diff, error) {
 	return get[api.Diff](ctx, c, url.Values{"from": {from}}, "v1", "sessions", session, "diff")
+}
+
+// State iterates over what a built-in server of a session remembers; with a snapshot, over
+// what it did there.
+func (c *Client) State(ctx context.Context, session, server, snapshot string) iter.Seq2[api.StateItem, error] {
+	return func(yield func(api.StateItem, error) bool) {
+		q := url.Values{}
+		if snapshot != "" {
+			q.Set("snapshot", snapshot)
+		}
+		resp, err := c.send(ctx, request{method: http.MethodGet, query: q, accept: "application/x-ndjson", path: []string{"v1", "sessions", session, "state", server}}, nil)
+		if err != nil {
+			yield(api.StateItem{}, err)
+			return
+		}
+		defer resp.Body.Close()
+		dec := json.NewDecoder(resp.Body)
+		for {
+			var it api.StateItem
+			err := dec.Decode(&it)
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				err = fmt.Errorf("the state from %s broke off: %w", c.URL(), err)
+			}
+			if !yield(it, err) || err != nil {
+				return
+			}
+		}
+	}
 }

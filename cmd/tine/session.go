@@ -51,6 +51,7 @@ to a snapshot, and new sessions can be opened from one.
 		newSessionRewindCmd(c),
 		newSessionExecCmd(c),
 		newSessionCpCmd(c),
+		newSessionDiffCmd(c),
 		newSessionTokenCmd(c),
 		newSessionCloseCmd(c),
 		newSessionTreeCmd(c),

@@ -14,6 +14,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/control/access"
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/workspace"
@@ -216,4 +217,47 @@ func (c *Sessions) placeIn(ctx context.Context, who identity.Principal, id, plac
 		}
 	}
 	return s, place, nil
+}
+
+// Diff tells what is another in a session than in a snapshot.
+func (c *Sessions) Diff(ctx context.Context, who identity.Principal, id, from string) (api.Diff, error) {
+	s, err := c.Usable(ctx, who, id)
+	if err != nil {
+		return api.Diff{}, err
+	}
+	if from == "" {
+		return api.Diff{}, Invalid("from must name a snapshot, by id or name")
+	}
+	snap, err := c.snapshots.Usable(who, from)
+	if err != nil {
+		return api.Diff{}, err
+	}
+	// What tools of a server may not be used must not be read around them.
+	d, err := s.Diff(ctx, snap.ID, func(member string) bool { return !who.Unlimited(access.Base(member)) })
+	return d, access.Unnamed(who, err)
+}
+
+// ReadState tells what a built-in server of a session remembers, or did in a snapshot.
+func (c *Sessions) ReadState(ctx context.Context, who identity.Principal, id, server, snapshot string, each func(api.StateItem) error) error {
+	s, err := c.Usable(ctx, who, id)
+	if err != nil {
+		return err
+	}
+	member := strings.TrimSuffix(server, "~0")
+	if s.Catalog().Entry(member) == nil || !access.Starts(who, member) {
+		return NoServer(member)
+	}
+	if !who.Unlimited(access.Base(member)) {
+		return &api.Error{Kind: api.KindRefused, Server: member, Status: http.StatusForbidden, Message: fmt.Sprintf("server %q: your rules give you some of its tools, and all of it would be read; a rule that gives the whole server would let you", member)}
+	}
+	if snapshot != "" {
+		snap, err := c.snapshots.Usable(who, snapshot)
+		if err != nil {
+			return err
+		}
+		snapshot = snap.ID
+	}
+	return access.Unnamed(who, s.ReadState(ctx, member, snapshot, func(it driver.Item) error {
+		return each(api.StateItem{Kind: it.Kind, Name: it.Name, Value: it.Value})
+	}))
 }

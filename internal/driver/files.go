@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
@@ -25,6 +26,23 @@ type Filer interface {
 type StateFiles interface {
 	// StateDir is the folder of a declared directory in a state.
 	StateDir(state, name string) string
+}
+
+// An Item is a part of what a server remembers: a row of a table, or a part of a graph.
+type Item struct {
+	Kind  string // table, schema, entity, observation or relation
+	Name  string // of the table
+	Value json.RawMessage
+}
+
+// A StateReader is a Keeper that can tell what is in a state or a snapshot, with no instance
+// of it and while one works on it.
+type StateReader interface {
+	// Reads reports whether it can, for a server with this spec.
+	Reads(spec Spec) bool
+	// ReadState tells what is in a snapshot or, without one, in the state at spec.State as it
+	// is now. An error of each ends it.
+	ReadState(ctx context.Context, spec Spec, from *Snapshot, each func(Item) error) error
 }
 
 // Folders are the declared directories of a state, for copying files: the first element of

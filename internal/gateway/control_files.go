@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"mime"
@@ -114,11 +115,11 @@ func (f fetched) write(a *ask) error {
 	}
 	defer f.f.Abandon()
 	if f.f.Dir {
-		return answered(writeStream(a, mediaTar, "", f.f.Write))
+		return writeStream(a, mediaTar, "", f.f.Write)
 	}
 	a.w.Header().Set(headerMode, fmt.Sprintf("%04o", f.f.Mode))
 	a.w.Header().Set("Content-Length", strconv.FormatInt(f.f.Size, 10))
-	return answered(writeStream(a, mediaBytes, "", f.f.Write))
+	return writeStream(a, mediaBytes, "", f.f.Write)
 }
 
 // getFiles copies a file or a folder out of a session, or lists it.
@@ -136,4 +137,35 @@ func (g *Gateway) getFiles(a *ask, q filesQuery) (fetched, error) {
 		return fetched{}, err
 	}
 	return fetched{f: f, name: path.Base(at)}, nil
+}
+
+type diffQuery struct {
+	From string `query:"from" doc:"the snapshot to compare with, by id or name"`
+}
+
+// diffSession tells what has become another since a snapshot.
+func (g *Gateway) diffSession(a *ask, q diffQuery) (api.Diff, error) {
+	return g.services.Sessions.Diff(a.ctx(), a.who, a.args["session"], q.From)
+}
+
+type stateQuery struct {
+	Snapshot string `query:"snapshot" doc:"as this snapshot has it, by id or name"`
+}
+
+// stateLines are the items of a state, one a line.
+type stateLines struct{ produce func(io.Writer) error }
+
+func (stateLines) contents() []content {
+	return []content{{mediaLines, reflect.TypeFor[api.StateItem]()}}
+}
+
+func (s stateLines) write(a *ask) error { return writeStream(a, mediaLines, "", s.produce) }
+
+// readState tells what a built-in server remembers.
+func (g *Gateway) readState(a *ask, q stateQuery) (stateLines, error) {
+	return stateLines{func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		return g.services.Sessions.ReadState(a.ctx(), a.who, a.args["session"], a.args["server"], q.Snapshot, func(it api.StateItem) error { return enc.Encode(it) })
+	}}, nil
 }

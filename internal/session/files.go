@@ -247,18 +247,6 @@ func (r *Registry) SpaceOf(ctx context.Context, snapshot string, use func(worksp
 	return r.o.Workspaces.View(*snap.Workspace, use)
 }
 
-// DiffFiles tells what is another in the session's workspace than in that of a snapshot.
-func (s *Session) DiffFiles(ctx context.Context, snapshot string, each func(change, name string, info workspace.Info) error) error {
-	ws, err := s.openWorkspace(ctx, 0)
-	if err != nil {
-		return err
-	}
-	err = s.r.SpaceOf(ctx, snapshot, func(was workspace.FS) error {
-		return workspace.Diff(ctx, was, ws.FS(), each)
-	})
-	return FileError(config.WorkspacePlace, "", err)
-}
-
 // fileTime is a time as the API has it.
 func fileTime(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
