@@ -66,7 +66,7 @@ var layers = []layer{
 	{"internal/driver", join(leaves, "api"),
 		"the driver contract lies below whoever runs instances"},
 	{"internal/driver/*", join(leaves, "api", "internal/driver", "internal/driver/drivertest",
-		"internal/driver/dirs", "internal/driver/egress", "internal/driver/fifo", "internal/driver/flight", "internal/driver/folder", "internal/driver/gate", "internal/driver/image", "internal/driver/life", "internal/driver/lines", "internal/driver/packages", "internal/driver/parcel", "internal/driver/procid", "internal/driver/routes"),
+		"internal/driver/dirs", "internal/driver/egress", "internal/driver/fifo", "internal/driver/flight", "internal/driver/folder", "internal/driver/gate", "internal/driver/image", "internal/driver/life", "internal/driver/lines", "internal/driver/packages", "internal/driver/parcel", "internal/driver/procid", "internal/driver/routes", "internal/driver/stdio"),
 		"a driver knows the contract and no other driver"},
 	{"internal/driver/kinds", []string{"internal/config/...", "internal/driver/docker", "internal/driver/remote", "internal/driver/sandbox", "internal/native/rlm/body"},
 		"a config has the keys of all drivers that have some"},

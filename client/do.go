@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -26,6 +27,7 @@ type request struct {
 	query  url.Values
 	in     any       // the body, as JSON
 	upload io.Reader // or as it is
+	media  string    // of upload; bytes unless it is given
 	key    string    // of idempotency
 	accept string
 	path   []string
@@ -68,7 +70,7 @@ func (c *Client) send(ctx context.Context, r request, out any) (*http.Response, 
 	what := r.method + " " + target.Redacted()
 	target.RawQuery = r.query.Encode()
 
-	body, media := r.upload, "application/octet-stream"
+	body, media := r.upload, cmp.Or(r.media, "application/octet-stream")
 	if r.in != nil {
 		b, err := encode(r.in)
 		if err != nil {

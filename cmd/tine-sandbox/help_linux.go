@@ -28,6 +28,8 @@ type helper struct {
 	nets  networks
 	roots sync.Map // of live roots, *madeRoot by folder
 
+	commands commands
+
 	apart  sync.Mutex // held while a folder for roots is made
 	mu     sync.Mutex
 	boxes  map[string]*box
@@ -64,6 +66,7 @@ func help() error {
 			// Sandboxes go on without us. Requests that have begun are finished: a sandbox
 			// that is being made would be known to no process, and gVisor's records of the
 			// others must be true.
+			h.endCommands()
 			h.finish()
 			if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
 				return nil
@@ -71,6 +74,10 @@ func help() error {
 			return err
 		}
 		switch req.Op {
+		case control.OpExec: // for as long as a command runs
+			h.commands.expect(req.Exec)
+			go h.serve(req, files)
+			continue
 		case control.OpWait: // for as long as a sandbox lives
 			go h.serve(req, files)
 			continue
@@ -160,6 +167,10 @@ func (h *helper) do(req control.Request, files []*os.File) (rep control.Reply, o
 		rep, err = h.find(req)
 	case control.OpDestroy:
 		err = h.destroy(req)
+	case control.OpExec:
+		rep, err = h.exec(req, files)
+	case control.OpEnd:
+		err = h.endCommand(req)
 	case control.OpNetwork:
 		rep, out, err = h.nets.make(req.Network)
 	default:

@@ -188,6 +188,13 @@ func kinds(sessions rollout.Sessions, private func() []string, readable func(ser
 				}
 				return errors.Join(memory.Import(ctx, e.Settings, h, template, progress), h.Close())
 			},
+			Read: func(_ context.Context, e builtin.Env, each func(driver.Item) error) error {
+				h, err := layer.Open(e.Layers, e.State, memory.Machine())
+				if err != nil {
+					return err
+				}
+				return errors.Join(memory.Read(h.Value(), each), h.Close())
+			},
 		},
 		"sqlite": {
 			Remembers: true,
@@ -208,6 +215,13 @@ func kinds(sessions rollout.Sessions, private func() []string, readable func(ser
 					return err
 				}
 				return errors.Join(sqlite.Import(ctx, h, template, progress), h.Close())
+			},
+			Read: func(ctx context.Context, e builtin.Env, each func(driver.Item) error) error {
+				h, err := layer.Open(e.Layers, e.State, sqlite.Machine())
+				if err != nil {
+					return err
+				}
+				return errors.Join(sqlite.Read(ctx, h, each), h.Close())
 			},
 		},
 	}

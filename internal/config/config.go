@@ -114,6 +114,9 @@ type Rule struct {
 	Tools     []string `yaml:"tools"`     // globs of server__tool
 	Prompts   []string `yaml:"prompts"`   // globs of server__prompt
 	Resources []string `yaml:"resources"` // globs of servers whose resources it gives
+	// Exec are globs of the servers beside which it lets commands be run, and whose files
+	// it lets be copied; workspace is that of the sessions.
+	Exec []string `yaml:"exec"`
 	// Rate bounds the calls of each principal it matches; the highest of several
 	// rules holds. Without calls it bounds none.
 	Rate Rate `yaml:"rate"`

@@ -7,6 +7,10 @@ import (
 	"strings"
 )
 
+// WorkspacePlace is what the workspace is called where files are copied, beside the ids of
+// servers.
+const WorkspacePlace = "workspace"
+
 // globMeta are the characters that make a pattern of a name.
 const globMeta = `*?[\`
 
@@ -77,6 +81,9 @@ func rulePatterns(what, thing, hint string) Value[[]string] {
 		}
 		if key != "principals" {
 			for _, it := range r.Items(key, false) {
+				if key == "exec" && it.Text == WorkspacePlace {
+					continue
+				}
 				r.d.named = append(r.d.named, named{it, thing})
 			}
 		}

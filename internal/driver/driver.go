@@ -46,6 +46,7 @@
 //	Parker      sandbox                           upstream, around calls
 //	Porter      process, sandbox, docker          a front, to give its body a file
 //	Identified  process, sandbox, docker          upstream, to show which process it is
+//	Execer      process, sandbox, docker          session, to run a command beside the server
 //
 // All but Keeper are in optional.go. What a driver is, and not does, is in its Info.
 package driver
@@ -114,6 +115,10 @@ type Info struct {
 	// Details is whether a template may be anything that the other side knows, and
 	// not only a path.
 	Details bool
+	// Commands is whether its instances are Execers, and Walls whether what runs there is
+	// kept from the files and processes of the host.
+	Commands bool
+	Walls    bool
 	// Transport is how the instances of a spec speak: stdio or http; nil where they are
 	// inside of this process.
 	Transport func(Spec) string

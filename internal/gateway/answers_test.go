@@ -25,8 +25,9 @@ func TestAnswersFitTheDocument(t *testing.T) {
 	for where, id := range left {
 		byID[id] = where
 	}
-	// A login wants a server that has one; its own tests look at what it answers.
-	for _, id := range []string{"beginLogin", "finishLogin", "logout"} {
+	// A login wants a server that has one, and a command a program to be beside; their own
+	// tests look at what they answer.
+	for _, id := range []string{"beginLogin", "finishLogin", "logout", "execCommand"} {
 		delete(left, byID[id])
 	}
 	good := func(method, path, body string) *reply {
@@ -90,6 +91,16 @@ func TestAnswersFitTheDocument(t *testing.T) {
 		good("GET", in+path, "")
 		bad("GET", "/v1/sessions/nosuch"+path, "")
 	}
+	good("PUT", in+"/files/workspace/d/a?mode=600", "text")
+	good("GET", in+"/files/workspace/d/a", "")
+	good("GET", in+"/files/workspace", "")
+	good("GET", in+"/files/workspace/d?list=1", "")
+	bad("GET", in+"/files/workspace/nosuch", "")
+	bad("PUT", in+"/files/workspace/d/a?mode=9", "text")
+	good("GET", in+"/diff?from=base", "")
+	bad("GET", in+"/diff", "")
+	good("GET", in+"/state/n", "")
+	bad("POST", in+"/exec", `{"server":"n","argv":["ls"]}`)
 	good("GET", "/v1/sessions", "")
 	good("GET", "/v1/snapshots", "")
 	good("GET", "/v1/snapshots/base", "")

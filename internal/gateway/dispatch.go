@@ -23,7 +23,7 @@ import (
 // requests are dispatched through it, and the OpenAPI document is made of it.
 type action struct {
 	method  string
-	pattern string // below the API's prefix; {name} stands for one segment
+	pattern string // below the API's prefix; {name} stands for one segment, {name...} for the rest
 	name    string // unique: the document's operationId
 	role    string // the least that may use it
 	bound   bool   // a session's token may too, for its own session
@@ -107,6 +107,10 @@ const (
 	mediaBytes = "application/octet-stream"
 )
 
+// restMark ends a parameter of a pattern that stands for all segments that are left, also
+// for none. Another parameter comes before it.
+const restMark = "...}"
+
 // hasBody reports whether the input is a JSON body.
 func (rt *action) hasBody() bool {
 	return rt.in != reflect.TypeFor[none]() && !rt.upload && (rt.method == http.MethodPost || rt.method == http.MethodPatch)
@@ -117,6 +121,10 @@ func (rt *action) match(segments []string) (map[string]string, bool) {
 	var args map[string]string
 	n := 0
 	for want := range strings.SplitSeq(rt.pattern[1:], "/") {
+		if rest, ok := strings.CutSuffix(want, restMark); ok {
+			args[rest[1:]] = strings.Join(segments[min(n, len(segments)):], "/")
+			return args, true
+		}
 		if n == len(segments) {
 			return nil, false
 		}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -17,7 +18,7 @@ func (g *Gateway) EndBy(ctx context.Context, latest time.Time, children ...*sess
 func Operations() map[string]string {
 	out := make(map[string]string)
 	for _, rt := range controlRoutes() {
-		out[rt.method+" "+api.Version+rt.pattern] = rt.name
+		out[rt.method+" "+api.Version+strings.ReplaceAll(rt.pattern, restMark, "}")] = rt.name
 	}
 	return out
 }

@@ -64,7 +64,7 @@ func (t *actions) describe(version string) (rawJSON, error) {
 		if err != nil {
 			return nil, fmt.Errorf("describing %s %s: %w", rt.method, rt.pattern, err)
 		}
-		path := t.prefix + rt.pattern
+		path := t.prefix + strings.ReplaceAll(rt.pattern, restMark, "}")
 		item, ok := paths[path].(object)
 		if !ok {
 			item = object{}
@@ -115,7 +115,7 @@ func (s *schemas) operation(rt *action) (object, error) {
 	var params []object
 	for segment := range strings.SplitSeq(rt.pattern, "/") {
 		if strings.HasPrefix(segment, "{") {
-			name := strings.Trim(segment, "{}")
+			name := strings.Trim(segment, "{.}")
 			params = append(params, object{"name": name, "in": "path", "required": true, "schema": object{"type": "string"}})
 		}
 	}

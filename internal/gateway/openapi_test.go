@@ -100,6 +100,9 @@ func (d *openAPI) operationOf(t *testing.T, method, path string) operation {
 	literal, found := "", operation{}
 	for pattern, item := range d.Paths {
 		expr := regexp.MustCompile(`\\\{[a-z]*\\\}`).ReplaceAllString(regexp.QuoteMeta(pattern), `[^/]+`)
+		if head, ok := strings.CutSuffix(pattern, "/{path}"); ok { // which stands for the rest
+			expr = regexp.MustCompile(`\\\{[a-z]*\\\}`).ReplaceAllString(regexp.QuoteMeta(head), `[^/]+`) + "(/.*)?"
+		}
 		op, ok := item[strings.ToLower(method)]
 		if ok && regexp.MustCompile("^"+expr+"$").MatchString(path) && (literal == "" || !strings.Contains(pattern, "{")) {
 			literal, found = pattern, op

@@ -110,6 +110,17 @@ func controlRoutes() []action {
 		{method: del, pattern: "/leases/{lease}", name: "endLease", role: user,
 			summary: "End a lease and close its sessions at once", operation: op((*Gateway).endLease)},
 
+		{method: post, pattern: "/sessions/{session}/exec", name: "execCommand", role: user,
+			summary: "Run a command beside a server of a session; what it writes comes as it is written", operation: op((*Gateway).exec)},
+		{method: get, pattern: "/sessions/{session}/files/{place}/{path...}", name: "getFiles", role: user, heavy: true,
+			summary: "Copy a file, or a folder as a tar, out of the workspace or a server of a session, or list it", operation: op((*Gateway).getFiles)},
+		{method: get, pattern: "/sessions/{session}/diff", name: "diffSession", role: user, heavy: true,
+			summary: "What is another in a session than in a snapshot: files of its workspace, tables and graphs of built-in servers", operation: op((*Gateway).diffSession)},
+		{method: get, pattern: "/sessions/{session}/state/{server}", name: "readState", role: user, heavy: true,
+			summary: "What a built-in server of a session remembers: rows of tables, or a graph", operation: op((*Gateway).readState)},
+		{method: put, pattern: "/sessions/{session}/files/{place}/{path...}", name: "putFiles", role: user, upload: true,
+			summary: "Copy a file, or with the type application/x-tar a folder, into the workspace or a server of a session", operation: op((*Gateway).putFiles)},
+
 		{method: get, pattern: "/snapshots", name: "listSnapshots", role: user,
 			summary: "Snapshots, newest first: the caller's own, or all with the role of a viewer", operation: op((*Gateway).listSnapshots)},
 		{method: post, pattern: "/snapshots/import", name: "importSnapshot", role: user, upload: true, keyed: true,

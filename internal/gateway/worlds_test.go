@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/builtin"
 	"github.com/tine-mcp/tine/internal/gateway"
 	"github.com/tine-mcp/tine/internal/layer"
@@ -23,6 +25,13 @@ func remembering() builtin.Kind {
 	machine := &layer.Machine[int]{Apply: func(n int, _ []byte, _ layer.Extent) (int, error) { return n + 1, nil }}
 	return builtin.Kind{
 		Remembers: true,
+		Read: func(_ context.Context, e builtin.Env, each func(driver.Item) error) error {
+			h, err := layer.Open(e.Layers, e.State, machine)
+			if err != nil {
+				return err
+			}
+			return errors.Join(each(driver.Item{Kind: "count", Value: fmt.Append(nil, h.Value())}), h.Close())
+		},
 		New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
 			h, err := layer.Open(e.Layers, e.State, machine)
 			if err != nil {

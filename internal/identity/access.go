@@ -14,6 +14,7 @@ type access struct {
 	separator string
 	grants    []*rule
 	rate      Rate
+	open      bool // there are no rules
 	servers   memo[*reach]
 }
 

@@ -71,6 +71,24 @@ func (p Principal) Prompts(server string) (some, all bool) {
 // MayRead reports whether the principal may use the resources of a server.
 func (p Principal) MayRead(server string) bool { return p.reach(server).resources }
 
+// MayExec reports whether the principal may run commands beside a server and copy its
+// files, and whether a rule says so: without rules every principal may use everything.
+func (p Principal) MayExec(server string) (may, ruled bool) {
+	switch a := p.access; {
+	case a == nil:
+		return p.Name == "" && p.Role == api.RoleOperator, false
+	case a.open:
+		return true, false
+	default:
+		for _, r := range a.grants {
+			if (len(r.servers) == 0 || matchAny(r.servers, server)) && matchAny(r.exec, server) {
+				return true, true
+			}
+		}
+	}
+	return false, false
+}
+
 // Unlimited reports whether the principal may use all of a server. It may be false
 // for rules that give all of it in pieces.
 func (p Principal) Unlimited(server string) bool { return p.reach(server).unlimited }

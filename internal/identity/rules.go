@@ -18,6 +18,7 @@ type Rule struct {
 	Tools      []string            // server, separator, tool
 	Prompts    []string            // server, separator, prompt
 	Resources  []string            // servers whose resources it gives
+	Exec       []string            // servers beside which it lets commands be run, and files be copied
 	Rate       Rate                // bounds the calls of each principal; the highest of several rules holds
 }
 
@@ -42,6 +43,7 @@ type rule struct {
 	tools      []glob
 	prompts    []glob
 	resources  []glob
+	exec       []glob
 	rate       Rate
 }
 
@@ -61,7 +63,7 @@ func newRuleset(rules []Rule, separator string, log *slog.Logger) *ruleset {
 	for _, r := range rules {
 		ready := &rule{
 			principals: globs(r.Principals), role: r.Role, servers: globs(r.Servers),
-			tools: globs(r.Tools), prompts: globs(r.Prompts), resources: globs(r.Resources), rate: r.Rate,
+			tools: globs(r.Tools), prompts: globs(r.Prompts), resources: globs(r.Resources), exec: globs(r.Exec), rate: r.Rate,
 		}
 		if len(r.Claims) > 0 {
 			ready.claims = make(map[string][]glob, len(r.Claims))
@@ -72,7 +74,7 @@ func newRuleset(rules []Rule, separator string, log *slog.Logger) *ruleset {
 		rs.rules = append(rs.rules, ready)
 	}
 	if len(rules) == 0 {
-		rs.open = &access{separator: separator, grants: []*rule{{}}}
+		rs.open = &access{separator: separator, grants: []*rule{{}}, open: true}
 	}
 	return rs
 }

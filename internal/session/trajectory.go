@@ -21,6 +21,8 @@ const (
 	stepSession  = "session"
 	stepCall     = "call"
 	stepNetwork  = "network"
+	stepExec     = "exec"
+	stepPut      = "put"
 	stepFork     = "fork"
 	stepSnapshot = "snapshot"
 	stepRewind   = "rewind"
@@ -196,7 +198,14 @@ func callStep(session string, e journal.Entry) api.Step {
 		Result: e.Result, Duration: float64(e.Duration.Microseconds()) / 1000, Outcome: e.Outcome, Error: e.Error, Journal: e.Mode, Note: e.Note,
 		Arguments: e.Params, Meta: wire.OwnMeta(e.Params),
 	}
-	if e.Method == wire.MethodCallTool || e.Method == driver.MethodNetwork {
+	switch e.Method {
+	case driver.MethodExec:
+		s.Type = stepExec
+	case driver.MethodPut:
+		s.Type = stepPut
+	}
+	switch e.Method {
+	case wire.MethodCallTool, driver.MethodNetwork, driver.MethodExec, driver.MethodPut:
 		s.Arguments = nil
 		if at, err := wire.Find(e.Params, "arguments"); err == nil && at.Ok() {
 			s.Arguments = at.Of(e.Params)

@@ -39,6 +39,7 @@ type Upstream struct {
 	since     time.Time
 	conn      *Conn
 	inst      driver.Instance
+	spec      driver.Spec // that inst was started or adopted with
 	attempt   *attempt
 	next      time.Time // no new attempt before this
 	pause     *backoff.ExponentialBackOff
@@ -308,7 +309,7 @@ func (u *Upstream) run(a *attempt) {
 		close(a.done)
 		return
 	}
-	u.inst, u.conn, u.failing = inst, conn, nil
+	u.inst, u.conn, u.spec, u.failing = inst, conn, spec, nil
 	conn.parker, _ = inst.(driver.Parker)
 	u.set(api.StateReady, "")
 	conn.listen.subs = maps.Clone(u.subs)

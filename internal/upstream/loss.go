@@ -189,7 +189,7 @@ func (s *uses) take(several bool) (Loss, bool) {
 // read from it.
 func recalls(method string) bool {
 	switch method {
-	case wire.MethodCallTool, wire.MethodReadResource, wire.MethodGetPrompt:
+	case wire.MethodCallTool, wire.MethodReadResource, wire.MethodGetPrompt, driver.MethodExec, driver.MethodPut:
 		return true
 	}
 	return false

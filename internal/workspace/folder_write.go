@@ -222,6 +222,18 @@ func (f *folder) RemoveAll(name string) error {
 	return pathError("remove", name, s.dir.RemoveAll(s.base))
 }
 
+func (f *folder) Chmod(name string, mode fs.FileMode) error {
+	s, err := f.find(name, true)
+	if err != nil {
+		return pathError("chmod", name, err)
+	}
+	defer f.leave(s.dir)
+	if !s.found {
+		return pathError("chmod", name, fs.ErrNotExist)
+	}
+	return pathError("chmod", name, s.dir.Chmod(s.base, mode.Perm()))
+}
+
 func (f *folder) Symlink(target, name string) error {
 	if err := checkTarget(target); err != nil {
 		return pathError("symlink", name, err)

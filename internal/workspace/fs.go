@@ -39,6 +39,8 @@ type FS interface {
 	Remove(name string) error    // a file, a link, or an empty directory
 	RemoveAll(name string) error // and all below
 	Symlink(target, name string) error
+	// Chmod gives what a name leads to other permissions.
+	Chmod(name string, mode fs.FileMode) error
 }
 
 // Info describes a file. Times a tree does not keep are the time of the change.

@@ -237,6 +237,20 @@ func (f *treeFS) RemoveAll(name string) error {
 	}))
 }
 
+func (f *treeFS) Chmod(name string, mode fs.FileMode) error {
+	return pathError("chmod", name, f.commit(nil, func(t *tree) (change, error) {
+		s, err := f.find(t, name, true)
+		if err != nil {
+			return change{}, err
+		}
+		n, err := nodeAt(s)
+		if err != nil || n.mode.Perm() == mode.Perm() {
+			return change{}, err
+		}
+		return change{op: opTouch, path: pathOf(s), mode: mode.Perm(), modified: n.modified, created: n.created}, nil
+	}))
+}
+
 func (f *treeFS) Symlink(target, name string) error {
 	if err := checkTarget(target); err != nil {
 		return pathError("symlink", name, err)

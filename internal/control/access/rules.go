@@ -12,7 +12,7 @@ func Rules(cfg *config.Config) []identity.Rule {
 		rate := r.Rate.Filled()
 		rules = append(rules, identity.Rule{
 			Principals: r.Principals, Claims: r.Claims, Role: r.Role, Servers: r.Servers,
-			Tools: r.Tools, Prompts: r.Prompts, Resources: r.Resources,
+			Tools: r.Tools, Prompts: r.Prompts, Resources: r.Resources, Exec: r.Exec,
 			Rate: identity.Rate{Calls: rate.Calls, Burst: rate.Burst},
 		})
 	}

@@ -48,6 +48,9 @@ type Kind struct {
 	// Import fills the empty state at Env.State from a template, a file or a
 	// directory; nil where there is no way to. progress is never nil.
 	Import func(ctx context.Context, env Env, template string, progress func(done, total int64)) error
+	// Read tells what is in the state at Env.State, which no server works on; nil where
+	// there is no way to.
+	Read func(ctx context.Context, env Env, each func(driver.Item) error) error
 }
 
 // Env is what a server is made with.

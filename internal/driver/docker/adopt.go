@@ -58,6 +58,9 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 			stderr.Close()
 		}
 	}()
+	if err := i.endLeftCommands(); err != nil {
+		return nil, err
+	}
 	if err := i.connect(ctx, true); err != nil {
 		return nil, err
 	}

@@ -123,7 +123,7 @@ func New(opts Options) *Driver {
 // Info implements driver.Driver.
 func (d *Driver) Info() driver.Info {
 	return driver.Info{
-		Name: driverName, Adopts: true, Scopes: []string{config.ScopeSession, config.ScopeShared},
+		Name: driverName, Adopts: true, Scopes: []string{config.ScopeSession, config.ScopeShared}, Commands: true, Walls: true,
 		Transport: transport,
 		Mends: driver.Mends{
 			Gone:   "check that it listens at servers.ID.docker.port on every address of the container",

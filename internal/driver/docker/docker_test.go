@@ -238,7 +238,7 @@ func (b *bench) suite(t *testing.T, kind func() *Config) *drivertest.Suite {
 		return driver.Spec{Server: "fs", Session: "ses_1", Dir: filepath.Join(t.TempDir(), "instance"), StopGrace: time.Second, Options: kind()}
 	}
 	return &drivertest.Suite{
-		Slow: true, Unheard: true, Env: []string{gatewayVar + "=" + id},
+		Slow: true, Unheard: true, Beside: "/server", Env: []string{gatewayVar + "=" + id},
 		New: func(maxFrame int) driver.Driver {
 			return b.driver(Options{Gateway: id, Dir: dir, MaxFrame: maxFrame})
 		},

@@ -38,6 +38,8 @@ type instance struct {
 	web   *web        // of http
 	enter func()      // lets frames in again, where it is held
 
+	commands int // that run; with mu
+
 	pausing  sync.Mutex
 	paused   bool      // by us; the holder of the instance changes it, with pausing
 	pausedAt time.Time // when it was last, likewise

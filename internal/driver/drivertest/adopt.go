@@ -25,6 +25,8 @@ type order struct {
 	Held bool // die while holding it
 	// Key and Value, where they are set, are what it shall remember.
 	Key, Value string
+	// Beside is a command that runs when it dies, and has said that it is ready.
+	Beside []string
 }
 
 // own starts an instance, tells its handle, and waits to be killed.
@@ -67,6 +69,11 @@ func (s *Suite) carryOut(text string) (driver.Handle, error) {
 		if err := s.put(c, p, o.Key, o.Value); err != nil {
 			return driver.Handle{}, err
 		}
+	}
+	if len(o.Beside) > 0 {
+		ready := make(chan struct{})
+		go inst.(driver.Execer).Exec(c, o.Spec, driver.Command{Argv: o.Beside, Stdout: &until{text: "ready", then: func() { close(ready) }}})
+		<-ready
 	}
 	if o.Held {
 		if _, err := inst.Hold(c); err != nil {

@@ -59,6 +59,11 @@ type Suite struct {
 	Get func(ctx context.Context, p *Peer, key string) (string, error)
 	// Kill ends an instance as a crash does, also one that is held. Optional.
 	Kill func(t testing.TB, inst driver.Instance)
+	// Beside is the suite's server as a command that is run beside it; default where it
+	// was built.
+	Beside string
+	// Cwd is a folder that a command can be run in, as it sees it; default /.
+	Cwd string
 	// Slow is for drivers whose instances take long to start: what is done many
 	// times only to meet rare accidents is done less often.
 	Slow bool
@@ -200,6 +205,12 @@ func (s *Suite) Run(t *testing.T) {
 		{"import what is none", false, s.testImportGarbage},
 		{"failure leaves nothing", false, s.testNothingLeft},
 		{"random worlds", false, s.testRandom},
+		{"command", true, s.testExec},
+		{"command that can't be run", true, s.testExecRefused},
+		{"command that is ended", true, s.testExecEnded},
+		{"command and the end of the server", true, s.testExecCrash},
+		{"command of a gateway that died", true, s.testExecOrphan},
+		{"output of a command without end", true, s.testExecSpill},
 	} {
 		if s.Only != nil && !s.Only(test.name) {
 			continue

@@ -59,6 +59,12 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 	}
 	child := d.newChild(h.Dir, rec, watch)
 	child.wake()
+	if err := d.endCommands(rec); err != nil {
+		watch.Close()
+		conn.Close()
+		stderr.Close()
+		return nil, err
+	}
 	// The gateway before us may have died in the middle of a line, of either
 	// direction.
 	return d.newInstance(h, rec, child, conn, true, stderr, log), nil

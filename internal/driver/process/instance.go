@@ -21,6 +21,7 @@ import (
 // wait for it.
 type instance struct {
 	*life.Life
+	d      *Driver
 	h      driver.Handle
 	rec    record
 	grace  time.Duration

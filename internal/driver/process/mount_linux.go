@@ -31,8 +31,12 @@ const (
 const mountArg = "tine-mount"
 
 // Main returns, unless this program was started to become a server that sees a workspace
-// at a path of its own. A program that sets Options.Self calls it before anything else.
+// at a path of its own, or to watch over a command. A program that sets Options.Self calls
+// it before anything else.
 func Main() {
+	if len(os.Args) >= 4 && os.Args[0] == execArg {
+		supervise(os.Args[1:])
+	}
 	if len(os.Args) < 4 || os.Args[0] != mountArg {
 		return
 	}

@@ -140,7 +140,7 @@ func New(opts Options) *Driver {
 // Info implements driver.Driver.
 func (d *Driver) Info() driver.Info {
 	return driver.Info{
-		Name: "process", Adopts: adopts, Scopes: []string{"session", "shared"},
+		Name: "process", Adopts: adopts, Scopes: []string{"session", "shared"}, Commands: adopts,
 		Transport: func(driver.Spec) string { return "stdio" },
 	}
 }
@@ -232,7 +232,7 @@ func (d *Driver) newInstance(h driver.Handle, rec record, c *child, p lines.Pipe
 		log = slog.New(slog.DiscardHandler)
 	}
 	i := &instance{
-		Life: life.New(h.Server), h: h, rec: rec, grace: rec.grace(), log: log, child: c, stderr: stderr, watched: make(chan struct{}),
+		Life: life.New(h.Server), d: d, h: h, rec: rec, grace: rec.grace(), log: log, child: c, stderr: stderr, watched: make(chan struct{}),
 	}
 	i.conn = lines.NewConn(p, lines.Options{Server: h.Server, Limit: d.opts.MaxFrame, Buffers: d.buffers, Log: log, Torn: torn, Mark: filepath.Join(h.Dir, lines.MarkName)})
 	go i.watch()

@@ -43,6 +43,9 @@ func TestMain(m *testing.M) {
 	if state := os.Getenv(gatewayVar); state != "" {
 		beGateway(state)
 	}
+	if os.Getenv(watchedVar) != "" {
+		suite.New = watched().New
+	}
 	suite.Main(m)
 }
 

@@ -92,6 +92,7 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 		}
 		return nil, err
 	}
+	i.endLeftCommands()
 	i.adoptedRoot()
 	return i, nil
 }

@@ -306,7 +306,7 @@ func (h *helpers) get(hash string) (*helper, error) {
 // repeated are the operations that do no more when they are done twice.
 var repeated = map[string]bool{
 	control.OpPause: true, control.OpResume: true, control.OpSignal: true,
-	control.OpDestroy: true, control.OpFind: true,
+	control.OpDestroy: true, control.OpFind: true, control.OpEnd: true,
 }
 
 // maxTries bounds how many helpers may die of one request.

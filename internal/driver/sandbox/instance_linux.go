@@ -48,6 +48,7 @@ type instance struct {
 	fresh  bool // the memory is still in the state, too; with mu
 
 	followed followed
+	commands int // that run; with mu
 
 	usage Usage        // for the watch alone, as is this
 	blind int          // looks that saw nothing

@@ -147,7 +147,7 @@ func (o *Options) fill() {
 // Info implements driver.Driver.
 func (d *Driver) Info() driver.Info {
 	return driver.Info{
-		Name: driverName, Adopts: true, Memory: true, Scopes: []string{config.ScopeSession, config.ScopeShared},
+		Name: driverName, Adopts: true, Memory: true, Scopes: []string{config.ScopeSession, config.ScopeShared}, Commands: true, Walls: true,
 		Transport: transport,
 		Mends: driver.Mends{
 			Gone:   "check that it listens at servers.ID.sandbox.port",

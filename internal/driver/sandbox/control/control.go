@@ -52,6 +52,8 @@ const (
 	OpDestroy    = "destroy"    // ends a sandbox; a missing one is fine
 	OpFind       = "find"       // says what there is of a sandbox
 	OpNetwork    = "network"    // makes a network namespace for a sandbox: Network; returns its path, and the proxy's listener
+	OpExec       = "exec"       // runs Exec in a sandbox that runs, to its end
+	OpEnd        = "end"        // kills the command that Exec.ID names, and what it started; or with no name those that an earlier helper left
 	OpListen     = "listen"     // of a process with ListenArg: returns another listener in the file, a network: Network
 )
 
@@ -67,6 +69,7 @@ type Request struct {
 	Signal  int      `json:"signal,omitempty"`
 	Root    *Root    `json:"root,omitempty"`
 	Network *Network `json:"network,omitempty"`
+	Exec    *Exec    `json:"exec,omitempty"`
 }
 
 // Root is a root directory that is put together from parts of the host's.
@@ -146,6 +149,11 @@ type Reply struct {
 	Gofer  int    `json:"gofer,omitempty"`  // the process that opens files for it
 	Status string `json:"status,omitempty"` // created, running, paused or stopped; of OpWait how it ended
 	Path   string `json:"path,omitempty"`   // of a network namespace
+
+	Code     int  `json:"code,omitempty"`      // of OpExec: what the command exited with
+	Signaled int  `json:"signaled,omitempty"`  // or the signal that it was ended by
+	NotFound bool `json:"not_found,omitempty"` // the command's program is not there
+	NotDir   bool `json:"not_dir,omitempty"`   // the command's folder is not there
 
 	Version  string `json:"version,omitempty"`  // of gVisor
 	Protocol int    `json:"protocol,omitempty"` // see Protocol; helpers from before it say none

@@ -38,6 +38,10 @@ func main() {
 		time.Sleep(time.Hour)
 		return
 	}
+	if len(os.Args) > 2 && os.Args[1] == "beside" {
+		beside(os.Args[2], os.Args[3:])
+		return
+	}
 	if len(os.Args) > 2 && os.Args[1] == "http" {
 		serve(os.Args[2])
 	}
@@ -151,6 +155,8 @@ func call(tool string, a arguments, out *bufio.Writer) string {
 		signal.Ignore(stopSignal)
 	case "spawn":
 		return spawn(a.How)
+	case "running":
+		return running(a.Text)
 	case "remember":
 		return remember(a.Key, a.Value)
 	case "recall":
