@@ -117,6 +117,11 @@ class Wire:
         url = URL(self.address.at(ask.path), encoded=True)
         if ask.query:
             url = url.update_query(ask.query)
+        if not ask.repeatable:
+            # A program that kept the loop busy has not seen yet which pooled connections were
+            # closed meanwhile. Two rounds of the loop tell: one reads, the next closes.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
         try:
             request = self._http.request(ask.method, url, data=ask.body, headers=headers, allow_redirects=False)
             async with request as answer:
