@@ -109,6 +109,18 @@ upgrade: setup build ## kill gateways of the commit FROM, and go on with this on
 	git worktree remove --force .cache/from
 	TINE_OLD_BIN=$(CURDIR)/.cache/tine-from TINE_BIN=$(CURDIR)/bin/tine e2e/engine.sh with go test -vet=off -parallel 2 -tags '$(TAGS)' -count=1 -v -timeout $(TESTTIME) ./e2e -run '$(KILLS)'
 
+# The environment is made anew when what is pinned changes. TINE_BIN names another binary than the one built here.
+PYENV := $(CURDIR)/.cache/python
+.PHONY: python
+python: ## type check and test the Python package on bin/tine
+	@[ -x "$${TINE_BIN:-bin/tine}" ] || $(MAKE) --no-print-directory build
+	@cmp -s sdk/python/requirements-dev.txt $(PYENV)/pinned || { \
+	  rm -rf $(PYENV) && python3 -m venv $(PYENV) && \
+	  $(PYENV)/bin/pip install -q --disable-pip-version-check --no-deps -r sdk/python/requirements-dev.txt && \
+	  $(PYENV)/bin/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e sdk/python && \
+	  $(PYENV)/bin/pip check && cp sdk/python/requirements-dev.txt $(PYENV)/pinned; }
+	cd sdk/python && $(PYENV)/bin/mypy && TINE_BIN="$${TINE_BIN:-$(CURDIR)/bin/tine}" $(PYENV)/bin/pytest
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME
 	@go list -f '{{.Dir}} {{join .TestGoFiles " "}} {{join .XTestGoFiles " "}}' ./... | while read -r dir files; do \

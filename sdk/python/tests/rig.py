@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -127,7 +127,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Scripted:
     """A server that answers as a test says, with an OpenAPI document of the routes that it has."""
 
-    def __init__(self, routes: dict[str, Handler], schemas: dict[str, Any] | None = None) -> None:
+    def __init__(self, routes: Mapping[str, Handler], schemas: dict[str, Any] | None = None) -> None:
         self._routes = routes
         self._schemas = schemas or {}
         self.url = ""
@@ -145,7 +145,6 @@ class Scripted:
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
-        self.url = site.name
         host, port = self._runner.addresses[0][:2]
         self.url = f"http://{host}:{port}"
         return self

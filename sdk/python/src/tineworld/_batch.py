@@ -43,7 +43,7 @@ async def _part(wire: Wire, items: Sequence[Mapping[str, Any]], atomic: bool, te
     body: dict[str, Any] = {"items": list(items)}
     if atomic:
         body["atomic"] = True
-    ask = Ask("POST", ("v1", "batch"), body=encode(body), accept=LINES, key=new_key(), repeat=not calls)
+    ask = Ask("POST", ("v1", "batch"), body=encode(body), accept=LINES, key=None if calls else new_key(), repeat=not calls)
     heard: set[int] = set()
 
     async def read(answer: Any) -> None:
@@ -54,7 +54,7 @@ async def _part(wire: Wire, items: Sequence[Mapping[str, Any]], atomic: bool, te
             if not isinstance(item, int) or not 0 <= item < len(items):
                 raise Infrastructure(f"the gateway answered a batch with a line of no item: {str(line)[:200]}")
             heard.add(item)
-            tell(item, from_api(line["error"]) if "error" in line else line)
+            tell(item, from_api(line["error"], line.get("status", 0)) if "error" in line else line)
         raise BrokenOff(f"the answer to a batch of {len(items)} broke off; is the gateway still running?")
 
     try:

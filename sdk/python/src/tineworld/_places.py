@@ -35,6 +35,7 @@ class Executed:
 
     @property
     def ok(self) -> bool:
+        """Whether the program exited with 0."""
         return self.exit == 0
 
     @property
@@ -57,7 +58,7 @@ class Places:
         server: str,
         argv: Sequence[str],
         *,
-        stdin: str | None = None,
+        stdin: str | bytes = b"",
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         user: str | None = None,
@@ -70,8 +71,12 @@ class Places:
         self._usable()
         if isinstance(argv, str):
             raise Invalid("exec() takes the program and its arguments as a list, not as one string")
-        given = {"stdin": stdin, "cwd": cwd, "env": dict(env) if env else None, "user": user}
+        given = {"cwd": cwd, "env": dict(env) if env else None, "user": user}
         body: dict[str, Any] = {"server": server, "argv": list(argv)} | {k: v for k, v in given.items() if v is not None}
+        if isinstance(stdin, str):
+            body["stdin"] = stdin
+        elif stdin:
+            body["stdin64"] = base64.b64encode(stdin).decode()
         if timeout is not None:
             body["timeout"] = f"{int(timeout * 1000)}ms"
         self._tine.features.need("POST", "/v1/sessions/{session}/exec")
