@@ -46,8 +46,17 @@ async def _make(opening: tineworld.Opening[list[tineworld.World]]) -> list[tinew
 async def test_a_gateway_that_stays_away_is_told_after_patience(own_gateway: rig.Gateway) -> None:
     async with tineworld.connect(own_gateway.url, patience=0.3) as t:
         w = await t.open(servers=["files"])
-        own_gateway.kill()
+        await asyncio.to_thread(own_gateway.kill)
         with pytest.raises(tineworld.NoGateway, match="is `tine serve` running"):
             await w.call("files__list_directory", path=".")
         assert isinstance(w.failed, tineworld.Infrastructure)
         await asyncio.to_thread(own_gateway.start)
+
+
+async def test_a_program_that_kept_its_loop_busy_loses_no_call(own_gateway: rig.Gateway) -> None:
+    """It has not seen yet that its pooled connections are closed."""
+    async with tineworld.connect(own_gateway.url) as t, t.open(servers=["files"]) as w:
+        await w.call("files__write_file", path="a.txt", content="1")
+        own_gateway.kill()
+        own_gateway.start()
+        assert (await w.call("files__read_text_file", path="a.txt")).text == "1"

@@ -12,9 +12,11 @@ import json
 import random
 import secrets
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import aiohttp
@@ -27,6 +29,8 @@ from .errors import BrokenOff, Infrastructure, NoGateway, Refused, TineError, fr
 T = TypeVar("T")
 Query = Mapping[str, str | Sequence[str]]
 LINES = "application/x-ndjson"
+# What aiohttp raises for connections. OSError has TimeoutError in it, for one that takes too long.
+_BROKEN = (aiohttp.ClientError, OSError, asyncio.IncompleteReadError)
 
 
 @dataclass(frozen=True)
@@ -49,9 +53,17 @@ class Ask:
         return self.key is not None or self.method in ("GET", "PUT", "DELETE")
 
 
+_encoder = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+
+
 def encode(value: Any) -> bytes:
     """JSON as the gateway takes it; NaN is refused here, since it is not JSON."""
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+    return _encoder.encode(value).encode()
+
+
+@lru_cache(maxsize=4096)
+def _url(address: Address, path: tuple[str, ...]) -> URL:
+    return URL(address.at(path), encoded=True)
 
 
 def new_key() -> str:
@@ -66,6 +78,7 @@ class Wire:
         self.address = address
         self.max_body = max_body
         self.patience = patience
+        self._heard = 0.0  # when the last answer was read
         headers = {"User-Agent": "tineworld"}
         if address.token:
             headers["Authorization"] = "Bearer " + address.token
@@ -94,8 +107,7 @@ class Wire:
         pause = 0.05
         while True:
             try:
-                async with self.send(ask) as answer:
-                    return await read(answer)
+                return await self._once(ask, read)
             except TineError as error:
                 if not _again(ask, error):
                     raise
@@ -106,41 +118,48 @@ class Wire:
             await asyncio.sleep(wait)
             pause = min(2 * pause, 2.0)
 
+    async def _once(self, ask: Ask, read: Callable[[aiohttp.ClientResponse], Awaitable[T]]) -> T:
+        await self._settle(ask)
+        try:
+            async with self._request(ask) as answer:
+                if not 200 <= answer.status < 300:
+                    raise await self._refusal(ask, answer)
+                out = await read(answer)
+        except _BROKEN as error:
+            raise self._unreachable(ask, error) from error
+        self._heard = time.monotonic()
+        return out
+
     @asynccontextmanager
-    async def send(self, ask: Ask) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Sends a request once. What goes wrong, also while its answer is read, is a TineError."""
+    async def lines(self, ask: Ask) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        """Sends a request once, and gives the lines of its answer as they come."""
+        await self._settle(ask)
+        try:
+            async with self._request(ask) as answer:
+                if not 200 <= answer.status < 300:
+                    raise await self._refusal(ask, answer)
+                yield self.read_lines(ask, answer)
+        except _BROKEN as error:
+            raise self._unreachable(ask, error) from error
+
+    async def _settle(self, ask: Ask) -> None:
+        """A program that kept the loop busy has not seen yet which pooled connections were closed
+        meanwhile: a request on one of them would break off. Two rounds of the loop tell, one that
+        reads and one that closes."""
+        if not ask.repeatable and time.monotonic() - self._heard > 0.05:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    def _request(self, ask: Ask) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         headers = {"Accept": ask.accept}
         if ask.body is not None:
             headers["Content-Type"] = ask.media
         if ask.key is not None:
             headers["Idempotency-Key"] = ask.key
-        url = URL(self.address.at(ask.path), encoded=True)
+        url = _url(self.address, ask.path)
         if ask.query:
             url = url.update_query(ask.query)
-        if not ask.repeatable:
-            # A program that kept the loop busy has not seen yet which pooled connections were
-            # closed meanwhile. Two rounds of the loop tell: one reads, the next closes.
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-        try:
-            request = self._http.request(ask.method, url, data=ask.body, headers=headers, allow_redirects=False)
-            async with request as answer:
-                if not 200 <= answer.status < 300:
-                    raise await self._refusal(ask, answer)
-                yield answer
-        except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
-            # OSError has TimeoutError in it, which is aiohttp's for a connection that takes too long.
-            raise self._unreachable(ask, error) from error
-
-    def lines(self, ask: Ask) -> AbstractAsyncContextManager[AsyncIterator[dict[str, Any]]]:
-        """Sends a request once, and gives the lines of its answer."""
-
-        @asynccontextmanager
-        async def stream() -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-            async with self.send(ask) as answer:
-                yield self.read_lines(ask, answer)
-
-        return stream()
+        return self._http.request(ask.method, url, data=ask.body, headers=headers, allow_redirects=False)
 
     async def read_lines(self, ask: Ask, answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
         what = self._what(ask)

@@ -85,9 +85,13 @@ class World(Places):
                 body["timeout"] = f"{max(1, round(timeout * 1000))}ms"
                 guard += _GRACE
         ask = Ask("POST", ("v1", "call"), body=encode(body))
+        sent = self._tine.wire.exchange(ask, lambda got: self._tine.wire.read_json(ask, got))
         try:
-            async with asyncio.timeout(guard):
-                answer = await self._tine.wire.exchange(ask, lambda got: self._tine.wire.read_json(ask, got))
+            if guard is None:
+                answer = await sent
+            else:
+                async with asyncio.timeout(guard):
+                    answer = await sent
         except TimeoutError:
             raise Timeout(f"{tool} in {self.id}: no result within {timeout:g} s; it may have taken effect") from None
         except (Invalid, ToolFailed, BrokenOff) as error:
