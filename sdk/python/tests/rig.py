@@ -105,7 +105,8 @@ class Gateway:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             self._process.wait(PATIENCE)
-        for pid in self.holders():
+            return
+        for pid in self.holders():  # a gateway that was killed leaves its servers to the next
             os.kill(pid, signal.SIGKILL)
 
     def holders(self) -> list[int]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import hatchling.build
 import pytest
 
 import tineworld
@@ -158,3 +160,15 @@ def test_modules_are_small() -> None:
     for file in (Path(__file__).parents[1]).rglob("*.py"):
         lines = file.read_text().count("\n")
         assert lines <= 400, f"{file} has {lines} lines; it is about more than one thing"
+
+
+def test_the_wheel_takes_no_name_but_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tine` is another project's import and command."""
+    monkeypatch.chdir(Path(__file__).parents[1])
+    with zipfile.ZipFile(tmp_path / hatchling.build.build_wheel(str(tmp_path))) as wheel:
+        names = wheel.namelist()
+        assert {name.split("/")[0].split("-")[0] for name in names} == {"tineworld"}
+        assert "tineworld/py.typed" in names
+        scripts = [wheel.read(name).decode() for name in names if name.endswith("entry_points.txt")]
+    for line in "".join(scripts).splitlines():
+        assert "=" not in line or line.split("=")[0].strip() == "tineworld"

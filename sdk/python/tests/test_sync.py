@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -95,3 +96,25 @@ def test_a_forked_process_is_told_to_connect_itself(gateway: rig.Gateway) -> Non
         os.waitpid(child, 0)
         with os.fdopen(read) as told:
             assert "forked" in told.read()
+
+
+def test_nothing_is_missing() -> None:
+    """Each function of the asynchronous classes is here with the same arguments."""
+    left_out = {"open_spec", "create", "adopt", "lease_into", "leave_worlds", "at_end", "run"}
+    for mine, theirs in ((sync.Tine, tineworld.Tine), (sync.World, tineworld.World)):
+        for name, function in inspect.getmembers(theirs, inspect.isfunction):
+            if name.startswith("_") or name in left_out:
+                continue
+            wanted = [p for p in inspect.signature(function).parameters if p != "atomic"]
+            assert list(inspect.signature(getattr(mine, name)).parameters) == wanted, f"{mine.__name__}.{name}"
+
+
+def test_batches(gateway: rig.Gateway) -> None:
+    with sync.connect(gateway.url) as t:
+        rig.need(t._tine, "POST /v1/batch")
+        worlds = t.open_many(3, tineworld.Spec(servers=["files"], labels={"run": "sync-batch"}))
+        forks = t.fork_many({worlds[0]: 2})
+        done = t.call_many([(w, "files__list_directory", {"path": "."}) for w in [*worlds, *forks[0]]])
+        assert all(isinstance(one, tineworld.Result) for one in done)
+        t.close_worlds([*worlds, *forks[0]])
+        assert t.sessions(labels={"run": "sync-batch"}) == []

@@ -24,7 +24,7 @@ from yarl import URL
 
 from . import _lines
 from ._address import Address
-from .errors import BrokenOff, Infrastructure, NoGateway, Refused, TineError, from_api
+from .errors import BrokenOff, Infrastructure, Invalid, NoGateway, Refused, TineError, from_api
 
 T = TypeVar("T")
 Query = Mapping[str, str | Sequence[str]]
@@ -151,6 +151,8 @@ class Wire:
             await asyncio.sleep(0)
 
     def _request(self, ask: Ask) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        if self._http.closed:
+            raise Invalid(f"the connection to {self.address.base} is closed; connect() again")
         headers = {"Accept": ask.accept}
         if ask.body is not None:
             headers["Content-Type"] = ask.media

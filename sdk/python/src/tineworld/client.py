@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypedDict, TypeVar
 
 import aiohttp
 
@@ -24,6 +25,15 @@ T = TypeVar("T")
 Task = TypeVar("Task")
 R = TypeVar("R")
 log = logging.getLogger("tineworld")
+
+
+class Options(TypedDict, total=False):
+    """The options of `connect`."""
+
+    lease: float | None
+    connections: int
+    patience: float
+    max_body: int
 
 
 def connect(
@@ -74,7 +84,7 @@ class Tine(Many):
         self._worlds: dict[str, World] = {}
         self._ttl = lease
         self._lease: Lease | None = None
-        self._leasing: Awaitable[None] | None = None
+        self._leasing: asyncio.Task[None] | None = None
         self._at_end: list[Callable[[], Awaitable[None]]] = []
         self._closed = False
 
@@ -156,7 +166,7 @@ class Tine(Many):
 
         return await self.wire.exchange(ask, read)
 
-    async def trajectories(self, *, labels: Mapping[str, str] | None = None, closed: bool = True) -> AsyncIterator[Step]:
+    async def trajectories(self, *, labels: Mapping[str, str] | None = None, closed: bool = True) -> AsyncGenerator[Step, None]:
         """The steps of all sessions with these labels, one session after another; `of` in each step
         is the session whose trajectory it belongs to."""
         self.features.need("GET", "/v1/trajectories")
@@ -173,8 +183,6 @@ class Tine(Many):
     async def create(self, path: Sequence[str], body: Any, read: Callable[[Any], T], undo: Callable[[T], Awaitable[None]]) -> T:
         """Makes something by a request with an idempotency key. If the caller is cancelled it is
         undone."""
-        if self._closed:
-            raise Invalid(f"the connection to {self.url} is closed; connect() again")
 
         async def make() -> T:
             return read(await self.wire.json("POST", *path, body=body, key=new_key()))
@@ -198,7 +206,7 @@ class Tine(Many):
         while self._lease is None or self._lease.lost:
             if self._leasing is None:
                 self._leasing = self._cleanups.start(self._take_lease(self._ttl))
-            await self._leasing
+            await asyncio.shield(self._leasing)
         body["lease"] = self._lease.id
 
     async def _take_lease(self, ttl: float) -> None:

@@ -10,11 +10,11 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from . import client
 from ._opening import Opening
-from .client import Tine
+from .client import Options, Tine
 from .errors import Infrastructure, Invalid
 
 _START = 60.0  # seconds
@@ -40,17 +40,14 @@ def local(
     *,
     state: str | Path | None = None,
     binary: str | Path | None = None,
-    lease: float | None = 60,
-    connections: int = 256,
-    patience: float = 30,
-    max_body: int = 128 << 20,
+    **options: Unpack[Options],
 ) -> Opening[Tine]:
     """Starts a gateway and connects to it. It ends with the block, with `close`, or with this program.
 
     `config` is a config as a dict, the path of one, or None for the built-in servers. `state` is
     where the gateway keeps its data; without it a temporary folder, which is removed at the end.
     `binary` is the program `tine`: by default TINE_BIN, the one that came with this package, or
-    the one on PATH. The rest is as of `connect`.
+    the one on PATH. The options are those of `connect`.
 
     >>> async with tineworld.local({"servers": {"files": {"builtin": "files"}}}) as t: ...
     """
@@ -61,7 +58,7 @@ def local(
         gateway = Gateway(config, state, _binary(binary))
         try:
             url, token = await gateway.start()
-            tine = await client.connect(url, token, lease=lease, connections=connections, patience=patience, max_body=max_body)
+            tine = await client.connect(url, token, **options)
         except BaseException:
             await gateway.stop()
             raise

@@ -10,11 +10,11 @@ threads at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from . import client as _client
 from . import local as _local
@@ -23,6 +23,8 @@ from ._opening import Opening
 from ._places import Executed
 from ._session import Spec
 from ._thread import LoopThread
+from .client import Options
+from .errors import WorldFailed
 from .messages import Format, Message, MessageFormat
 from .result import Result
 from .rollouts import Group, Rollouts
@@ -34,14 +36,20 @@ Task = TypeVar("Task")
 R = TypeVar("R")
 
 
-def connect(url: str | None = None, token: str | None = None, **options: Any) -> Tine:
+def connect(url: str | None = None, token: str | None = None, **options: Unpack[Options]) -> Tine:
     """`tineworld.connect`, with the same arguments."""
     return _start(lambda: _client.connect(url, token, **options))
 
 
-def local(config: Mapping[str, Any] | str | Path | None = None, **options: Any) -> Tine:
+def local(
+    config: Mapping[str, Any] | str | Path | None = None,
+    *,
+    state: str | Path | None = None,
+    binary: str | Path | None = None,
+    **options: Unpack[Options],
+) -> Tine:
     """`tineworld.local`, with the same arguments."""
-    return _start(lambda: _local.local(config, **options))
+    return _start(lambda: _local.local(config, state=state, binary=binary, **options))
 
 
 def _start(opening: Callable[[], Opening[_client.Tine]]) -> Tine:
@@ -59,6 +67,10 @@ def _start(opening: Callable[[], Opening[_client.Tine]]) -> Tine:
 
 async def _wait(opening: Opening[T]) -> T:
     return await opening
+
+
+async def _next(steps: AsyncGenerator[Step, None]) -> Step | None:
+    return await anext(steps, None)
 
 
 class Tine:
@@ -98,9 +110,26 @@ class Tine:
         spec = Spec(servers, template, labels, ttl, idle, eager, members, wait)
         return self._world(self._run(_wait(self._tine.open_spec(spec, timeouts=timeouts))))
 
-    def attach(self, session: str) -> World:
+    def open_many(self, count: int, spec: Spec = Spec(), *, timeouts: Timeouts = "drop") -> list[World]:
+        """Opens worlds, all alike, all or none."""
+        return [self._world(world) for world in self._run(self._tine.open_many(count, spec, timeouts=timeouts))]
+
+    def fork_many(self, worlds: Mapping[World, int]) -> list[list[World]]:
+        """Forks several worlds, each so many times, all or none."""
+        forks = self._run(self._tine.fork_many({world._world: count for world, count in worlds.items()}))
+        return [[self._world(world) for world in of_one] for of_one in forks]
+
+    def call_many(self, calls: Sequence[tuple[World, str, Mapping[str, Any]]]) -> list[Result | WorldFailed]:
+        """Makes calls in many worlds; see `tineworld.Tine.call_many`."""
+        return self._run(self._tine.call_many([(world._world, tool, arguments) for world, tool, arguments in calls]))
+
+    def close_worlds(self, worlds: Iterable[World]) -> None:
+        """Closes worlds."""
+        self._run(self._tine.close_worlds([world._world for world in worlds]))
+
+    def attach(self, session: str, *, timeouts: Timeouts = "drop") -> World:
         """A world that was opened elsewhere, by its id."""
-        return self._world(self._run(self._tine.attach(session)))
+        return self._world(self._run(self._tine.attach(session, timeouts=timeouts)))
 
     def run(
         self,
@@ -138,6 +167,15 @@ class Tine:
         """The trajectory of a session, open or closed."""
         return self._run(self._tine.trajectory(session))
 
+    def trajectories(self, *, labels: Mapping[str, str] | None = None, closed: bool = True) -> Iterator[Step]:
+        """The steps of all sessions with these labels; see `tineworld.Tine.trajectories`."""
+        steps = self._tine.trajectories(labels=labels, closed=closed)
+        try:
+            while (step := self._run(_next(steps))) is not None:
+                yield step
+        finally:
+            self._run(steps.aclose())
+
     def delete_snapshot(self, snapshot: str) -> None:
         """Deletes a snapshot, by name or id."""
         self._run(self._tine.delete_snapshot(snapshot))
@@ -160,6 +198,15 @@ class World:
         self.url = world.url
         self.token = world.token
         self.labels = world.labels
+
+    @property
+    def failed(self) -> WorldFailed | None:
+        """The first failure of this world; None as long as there was none."""
+        return self._world.failed
+
+    @property
+    def closed(self) -> bool:
+        return self._world.closed
 
     def __repr__(self) -> str:
         return repr(self._world)
@@ -186,17 +233,19 @@ class World:
         return self._run(self._world.tools(format))
 
     @contextmanager
-    def fork(self, count: int = 1, *, labels: Mapping[str, str] | None = None) -> Iterator[list[World]]:
+    def fork(
+        self, count: int = 1, *, labels: Mapping[str, str] | None = None, ttl: str | None = None, wait: str | None = None
+    ) -> Iterator[list[World]]:
         """A block with worlds that begin with the state of this one; it closes them."""
-        worlds = self._run(_wait(self._world.fork(count, labels=labels)))
+        worlds = self._run(_wait(self._world.fork(count, labels=labels, ttl=ttl, wait=wait)))
         try:
             yield [World(self._tine, world) for world in worlds]
         finally:
             self._run(self._tine._tine.leave_worlds(worlds))
 
-    def snapshot(self, name: str | None = None) -> str:
+    def snapshot(self, name: str | None = None, *, labels: Mapping[str, str] | None = None) -> str:
         """Freezes this world and returns the snapshot's id."""
-        return self._run(self._world.snapshot(name))
+        return self._run(self._world.snapshot(name, labels=labels))
 
     def rewind(self, snapshot: str | None = None) -> None:
         """Brings this world back to one of its snapshots, by default the newest."""
@@ -210,9 +259,18 @@ class World:
         """Raises if this world has failed."""
         self._run(self._world.check())
 
-    def annotate(self, **given: Any) -> str:
-        """Writes a reward or something else into the trajectory; see `tineworld.World.annotate`."""
-        return self._run(self._world.annotate(**given))
+    def annotate(
+        self,
+        *,
+        reward: float | None = None,
+        text: str | None = None,
+        token_ids: Sequence[int] | None = None,
+        logprobs: Sequence[float | None] | None = None,
+        data: Any = None,
+        call: str | Result | None = None,
+    ) -> str:
+        """Writes what a trainer knows into the trajectory; see `tineworld.World.annotate`."""
+        return self._run(self._world.annotate(reward=reward, text=text, token_ids=token_ids, logprobs=logprobs, data=data, call=call))
 
     def trajectory(self) -> list[Step]:
         """Every step from the first ancestor to this world."""
@@ -222,9 +280,19 @@ class World:
         """The trajectory as a conversation."""
         return self._run(self._world.to_messages(format))
 
-    def exec(self, server: str, argv: Sequence[str], **options: Any) -> Executed:
+    def exec(
+        self,
+        server: str,
+        argv: Sequence[str],
+        *,
+        stdin: str | bytes = b"",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        timeout: float | None = None,
+    ) -> Executed:
         """Runs a program beside a server; see `tineworld.World.exec`."""
-        return self._run(self._world.exec(server, argv, **options))
+        return self._run(self._world.exec(server, argv, stdin=stdin, cwd=cwd, env=env, user=user, timeout=timeout))
 
     def files(self, path: str = "workspace") -> list[dict[str, Any]]:
         """The files below a path."""
