@@ -134,7 +134,7 @@ class Scripted:
         self.url = ""
 
     async def __aenter__(self) -> Scripted:
-        app = web.Application()
+        app = web.Application(client_max_size=64 << 20)
         paths: dict[str, dict[str, Any]] = {}
         for route, handler in self._routes.items():
             method, path = route.split(" ")

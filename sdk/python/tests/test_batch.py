@@ -71,6 +71,24 @@ async def test_calls_of_a_batch_that_breaks_off_are_lost_and_not_repeated() -> N
     assert len(asked) == 1
 
 
+async def test_large_batches_are_parted_and_atomic_ones_refused() -> None:
+    sizes: list[int] = []
+
+    async def batch(request: web.Request) -> web.StreamResponse:
+        items = (await request.json())["items"]
+        sizes.append(len(items))
+        return await _lines(request, [{"item": i, "result": {"content": []}} for i in range(len(items))] + [{"done": True}])
+
+    async with rig.Scripted({BATCH: batch, "GET /v1/sessions/{id}": _session}) as server, tineworld.connect(server.url, lease=None) as t:
+        w = await t.attach("ses_1")
+        assert len(await t.call_many([(w, "a__b", {})] * 10_001)) == 10_001
+        assert len(await t.call_many([(w, "a__b", {"c": "x" * (3 << 20)})] * 5)) == 5
+        assert await t.call_many([]) == []
+        with pytest.raises(tineworld.Invalid, match="10000 at most"):
+            await t.open_many(10_001)
+    assert sizes == [10_000, 1, 2, 2, 1]
+
+
 async def test_all_or_none(t: tineworld.Tine) -> None:
     rig.need(t, BATCH)
     worlds = await t.open_many(20, Spec(servers=["files"], labels={"run": "many"}))

@@ -150,6 +150,14 @@ async def test_a_world_is_attached_by_its_id_and_stays(t: tineworld.Tine, gatewa
         assert (await w.call("files__read_text_file", path="a.txt")).text == "1"
 
 
+async def test_large_arguments(t: tineworld.Tine) -> None:
+    async with t.open(servers=["files"]) as w:
+        assert not (await w.call("files__write_file", path="big.txt", content="x" * (8 << 20))).is_error
+        assert len((await w.call("files__read_text_file", path="big.txt")).text) == 8 << 20
+        with pytest.raises(tineworld.Refused):
+            await w.call("files__write_file", path="big.txt", content="x" * (20 << 20))
+
+
 async def test_twenty_megabytes(t: tineworld.Tine, gateway: rig.Gateway) -> None:
     async with t.open(servers=["fault"]) as w:
         big = await w.call("fault__big", bytes=20 << 20)

@@ -8,6 +8,7 @@ creations with an idempotency key).
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import random
 import secrets
@@ -161,7 +162,9 @@ class Wire:
         url = _url(self.address, ask.path)
         if ask.query:
             url = url.update_query(ask.query)
-        return self._http.request(ask.method, url, data=ask.body, headers=headers, allow_redirects=False)
+        # What is large is sent in pieces, between which others have a turn.
+        body = io.BytesIO(ask.body) if ask.body is not None and len(ask.body) > 1 << 19 else ask.body
+        return self._http.request(ask.method, url, data=body, headers=headers, allow_redirects=False)
 
     async def read_lines(self, ask: Ask, answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
         what = self._what(ask)
