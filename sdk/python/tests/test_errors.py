@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import socket
 from pathlib import Path
@@ -119,8 +120,11 @@ async def test_a_world_that_another_closed_is_lost(t: tineworld.Tine, gateway: r
         with pytest.raises(tineworld.Lost, match=f"world {w.id} is gone") as lost:
             await w.call("files__list_directory", path=".")
         assert w.failed is lost.value
-        with pytest.raises(tineworld.Lost):
-            await w.check()
+        w.failed = None
+        for work in (w.check(), w.tools(), w.snapshot(), w.rewind(), _make(w.fork(2))):
+            with pytest.raises(tineworld.Lost, match=f"world {w.id}"):
+                await work
+            assert isinstance(w.failed, tineworld.Lost)
 
 
 async def test_a_server_that_dies_loses_the_world(t: tineworld.Tine) -> None:
@@ -208,6 +212,24 @@ async def test_what_an_old_gateway_does_not_have_is_named() -> None:
             for work in (w.annotate(reward=1), w.exec("a", ["b"]), w.files(), w.diff("s"), w.put("a", ""), w.get("a"), t.open_many(2)):
                 with pytest.raises(tineworld.MissingFeature, match=f"{server.url} has no .*update the gateway"):
                     await work
+
+
+async def _make(opening: tineworld.Opening[list[tineworld.World]]) -> list[tineworld.World]:
+    return await opening
+
+
+def test_a_connection_of_another_loop(gateway: rig.Gateway) -> None:
+    async def connect() -> tineworld.Tine:
+        return await tineworld.connect(gateway.url)
+
+    runner = asyncio.Runner()
+    t = runner.run(connect())
+    with pytest.raises(tineworld.Invalid, match="belongs to another event loop; connect.. in this one, or use tineworld.sync"):
+        asyncio.run(t.sessions())
+    runner.run(t.close())
+    with pytest.raises(tineworld.Invalid, match="is closed; connect.. again"):
+        runner.run(t.sessions())
+    runner.close()
 
 
 async def _session(request: web.Request) -> web.StreamResponse:

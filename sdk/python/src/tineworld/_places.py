@@ -8,14 +8,12 @@ import codecs
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _tar
+from ._base import Base
 from ._wire import LINES, Ask, encode
 from .errors import BrokenOff, Invalid, Lost, from_api
-
-if TYPE_CHECKING:
-    from .client import Tine
 
 FILES = "/v1/sessions/{session}/files/{place}/{path}"
 
@@ -47,11 +45,8 @@ class Executed:
         return self.err.decode(errors="replace")
 
 
-class Places:
+class Places(Base):
     """The part of a world that is about files and programs."""
-
-    id: str
-    _tine: Tine
 
     async def exec(
         self,
@@ -81,9 +76,12 @@ class Places:
             body["timeout"] = f"{int(timeout * 1000)}ms"
         self._tine.features.need("POST", "/v1/sessions/{session}/exec")
         ask = Ask("POST", ("v1", "sessions", self.id, "exec"), body=encode(body), accept=LINES)
+        return await self._ours(self._executed(ask, " ".join(argv)))
+
+    async def _executed(self, ask: Ask, what: str) -> Executed:
+        out, err = bytearray(), bytearray()
         try:
             async with self._tine.wire.lines(ask) as lines:
-                out, err = bytearray(), bytearray()
                 async for line in lines:
                     _add(out, line, "stdout")
                     _add(err, line, "stderr")
@@ -92,13 +90,13 @@ class Places:
                     if line.keys() & {"exit", "signal", "timeout"}:
                         return Executed(bytes(out), bytes(err), line.get("exit"), line.get("signal", ""), line.get("timeout") is True)
         except BrokenOff as error:
-            raise Lost(f"{' '.join(argv)} in {self.id}: {error}") from error
-        raise Lost(f"{' '.join(argv)} in {self.id}: the answer ended before the program did; it may still run")
+            raise Lost(f"{what} in {self.id}: {error}") from error
+        raise Lost(f"{what} in {self.id}: the answer ended before the program did; it may still run")
 
     async def files(self, path: str = "workspace") -> list[dict[str, Any]]:
         """The files below a path. It begins with `workspace`, or with a server whose state is meant."""
         self._usable()
-        answer = await self._tine.wire.json("GET", *self._file(path), query={"list": ""})
+        answer = await self._ours(self._tine.wire.json("GET", *self._file(path), query={"list": ""}))
         listed = answer.get("files") if isinstance(answer, dict) else answer
         return [dict(file) for file in listed or ()]
 
@@ -106,7 +104,7 @@ class Places:
         """What changed since a snapshot: `files`, `tables` and `graph`."""
         self._usable()
         self._tine.features.need("GET", "/v1/sessions/{session}/diff")
-        return dict(await self._tine.wire.json("GET", "v1", "sessions", self.id, "diff", query={"from": snapshot}))
+        return dict(await self._ours(self._tine.wire.json("GET", "v1", "sessions", self.id, "diff", query={"from": snapshot})))
 
     async def put(self, path: str, content: str | bytes | Path) -> None:
         """Writes a file, or with the path of a local folder all that is in it.
@@ -122,17 +120,17 @@ class Places:
                 content = content.read_bytes()
         data = content.encode() if isinstance(content, str) else content
         ask = Ask("PUT", self._file(path), body=data, media=media)
-        await self._tine.wire.exchange(ask, lambda answer: self._tine.wire.read_bytes(ask, answer))
+        await self._ours(self._tine.wire.exchange(ask, lambda answer: self._tine.wire.read_bytes(ask, answer)))
 
     async def get(self, path: str, to: Path | None = None) -> bytes:
         """Reads a file; of a folder, a tar file. With `to` it is written there, a folder unpacked."""
-        ask = Ask("GET", self._file(path), accept=f"application/octet-stream, {_tar.TAR}")
         self._usable()
+        ask = Ask("GET", self._file(path), accept=f"application/octet-stream, {_tar.TAR}")
 
         async def read(answer: Any) -> tuple[bytes, str]:
             return await self._tine.wire.read_bytes(ask, answer), answer.content_type
 
-        data, media = await self._tine.wire.exchange(ask, read)
+        data, media = await self._ours(self._tine.wire.exchange(ask, read))
         if to is not None:
             if media == _tar.TAR:
                 _tar.unpack(data, to)
@@ -146,9 +144,6 @@ class Places:
             raise Invalid("a path begins with workspace or with a server, such as workspace/a.txt")
         self._tine.features.need("GET", FILES)
         return ("v1", "sessions", self.id, "files", place, *rest.split("/"))
-
-    def _usable(self) -> None:
-        raise NotImplementedError
 
 
 def _add(to: bytearray, line: Mapping[str, Any], stream: str) -> None:

@@ -79,6 +79,7 @@ class Wire:
         self.address = address
         self.max_body = max_body
         self.patience = patience
+        self._loop = asyncio.get_running_loop()
         self._heard = 0.0  # when the last answer was read
         headers = {"User-Agent": "tineworld"}
         if address.token:
@@ -152,6 +153,8 @@ class Wire:
             await asyncio.sleep(0)
 
     def _request(self, ask: Ask) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        if asyncio.get_running_loop() is not self._loop:
+            raise Invalid(f"the connection to {self.address.base} belongs to another event loop; connect() in this one, or use tineworld.sync")
         if self._http.closed:
             raise Invalid(f"the connection to {self.address.base} is closed; connect() again")
         headers = {"Accept": ask.accept}

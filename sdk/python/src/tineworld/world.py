@@ -11,7 +11,7 @@ from . import messages, result, trajectory
 from ._opening import Opening
 from ._places import Places
 from ._wire import Ask, encode, new_key
-from .errors import BrokenOff, Infrastructure, Invalid, Lost, Timeout, ToolFailed, WorldClosed, WorldFailed, from_api
+from .errors import BrokenOff, Infrastructure, Invalid, Lost, Timeout, ToolFailed, WorldFailed, from_api
 from .messages import Format, Message, MessageFormat
 from .result import Result
 from .trajectory import Step
@@ -32,27 +32,18 @@ class World(Places):
     """
 
     def __init__(self, tine: Tine, session: Mapping[str, Any], timeouts: Timeouts = "drop", names: Mapping[str, str] | None = None) -> None:
-        self._tine = tine
-        #: The id of the session.
-        self.id: str = session["id"]
+        super().__init__(tine, session["id"])
         #: The URL of its own MCP endpoint, for other clients.
         self.url: str = session.get("url", "")
         #: A token that is good for this session alone; empty where the world was not opened here.
         self.token: str = session.get("token", "")
         self.labels: dict[str, str] = dict(session.get("labels") or {})
-        #: The first failure of this world; None as long as there was none.
-        self.failed: WorldFailed | None = None
-        self.closed = False
         #: What becomes of a call that takes too long.
         self.timeouts: Timeouts = timeouts
         self._names = dict(names or {})  # the tools by the names that models were given
 
     def __repr__(self) -> str:
         return f"<World {self.id}{' closed' if self.closed else ''}>"
-
-    def _usable(self) -> None:
-        if self.closed:
-            raise WorldClosed(f"world {self.id} is closed, by the end of its block or by close(); open another one")
 
     async def call(self, tool: str, /, *, args: Mapping[str, Any] | None = None, timeout: float | None = None, **arguments: Any) -> Result:
         """Calls a tool. Its arguments are keywords, or `args`, for those that are called args or
@@ -116,11 +107,6 @@ class World(Places):
                 raise Lost(f"{tool} in {self.id}: {error}") from error
         raise error
 
-    def _fail(self, error: WorldFailed) -> WorldFailed:
-        if self.failed is None:
-            self.failed = error
-        return error
-
     async def act(self, message: Any, *, timeout: float | None = None) -> list[Message]:
         """Makes the tool calls of an assistant's message, one after another, and returns the
         messages to append: one for each call in OpenAI's form, one for all in Anthropic's. A
@@ -145,7 +131,7 @@ class World(Places):
         self._usable()
         ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
         request = Ask("POST", ("s", self.id, "mcp"), body=encode(ask), repeat=True)
-        answer = await self._tine.wire.exchange(request, lambda got: self._tine.wire.read_json(request, got))
+        answer = await self._ours(self._tine.wire.exchange(request, lambda got: self._tine.wire.read_json(request, got)))
         if not isinstance(answer, dict) or not isinstance(answer.get("result"), dict):
             error = answer.get("error") if isinstance(answer, dict) else None
             detail = (error or {}).get("data", {}).get("tine/error") or error or {}
@@ -172,7 +158,7 @@ class World(Places):
         async def fork() -> list[World]:
             self._usable()
             path = ("v1", "sessions", self.id, "forks")
-            return await self._tine.create(path, body, self._adopt, self._tine.close_worlds)
+            return await self._ours(self._tine.create(path, body, self._adopt, self._tine.close_worlds))
 
         return Opening(fork, self._tine.leave_worlds)
 
@@ -185,13 +171,13 @@ class World(Places):
         self._usable()
         body = {k: v for k, v in {"name": name, "labels": dict(labels) if labels else None}.items() if v}
         path = ("v1", "sessions", self.id, "snapshots")
-        return await self._tine.create(path, body, lambda made: str(made["id"]), self._tine.delete_snapshot)
+        return await self._ours(self._tine.create(path, body, lambda made: str(made["id"]), self._tine.delete_snapshot))
 
     async def rewind(self, snapshot: str | None = None) -> None:
         """Brings this world back to one of its snapshots, by default the newest."""
         self._usable()
         body = {"snapshot": snapshot} if snapshot else {}
-        await self._tine.wire.json("POST", "v1", "sessions", self.id, "rewind", body=body)
+        await self._ours(self._tine.wire.json("POST", "v1", "sessions", self.id, "rewind", body=body))
         self.failed = None
 
     async def info(self) -> dict[str, Any]:
@@ -202,10 +188,7 @@ class World(Places):
         """Raises if this world has failed: a call of it did, it lost a part, or it has ended."""
         if self.failed is not None:
             raise self.failed
-        try:
-            now = await self.info()
-        except Invalid as error:
-            raise self._fail(Lost(f"world {self.id} is gone: {error}", status=error.status)) from None
+        now = await self._ours(self.info())
         if now.get("closed") and not self.closed:
             raise self._fail(Lost(f"world {self.id} was closed: {now.get('reason') or 'by another caller'}"))
         for damage in now.get("damaged") or ():
