@@ -111,14 +111,15 @@ upgrade: setup build ## kill gateways of the commit FROM, and go on with this on
 
 # The environment is made anew when what is pinned changes. TINE_BIN names another binary than the one built here.
 PYENV := $(CURDIR)/.cache/python
+PYPINS := sdk/python/requirements-dev.txt e2e/tools/jupyter.txt
 .PHONY: python
 python: ## type check and test the Python package on bin/tine
 	@[ -x "$${TINE_BIN:-bin/tine}" ] || $(MAKE) --no-print-directory build
-	@cmp -s sdk/python/requirements-dev.txt $(PYENV)/pinned || { \
+	@cat $(PYPINS) sdk/python/pyproject.toml | cmp -s - $(PYENV)/pinned || { \
 	  rm -rf $(PYENV) && python3 -m venv $(PYENV) && \
-	  $(PYENV)/bin/pip install -q --disable-pip-version-check --no-deps -r sdk/python/requirements-dev.txt && \
+	  $(PYENV)/bin/pip install -q --disable-pip-version-check --no-deps $(PYPINS:%=-r %) && \
 	  $(PYENV)/bin/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e sdk/python && \
-	  $(PYENV)/bin/pip check && cp sdk/python/requirements-dev.txt $(PYENV)/pinned; }
+	  $(PYENV)/bin/pip check && cat $(PYPINS) sdk/python/pyproject.toml >$(PYENV)/pinned; }
 	cd sdk/python && $(PYENV)/bin/mypy && TINE_BIN="$${TINE_BIN:-$(CURDIR)/bin/tine}" $(PYENV)/bin/pytest
 
 .PHONY: fuzz
