@@ -57,26 +57,52 @@ async def test_trajectories_that_break_off_are_an_error() -> None:
                 assert step["of"] == "ses_1"
 
 
-async def test_files_go_in_and_out_and_are_compared(t: tineworld.Tine, tmp_path: Path) -> None:
-    rig.need(t, FILES, "GET /v1/sessions/{session}/diff")
+async def test_files_go_in_and_out(t: tineworld.Tine, tmp_path: Path) -> None:
+    rig.need(t, FILES)
     async with t.open(servers=["files"]) as w:
         await w.put("workspace/a.txt", "one")
         assert (await w.call("files__read_text_file", path="a.txt")).text == "one"
         before = await w.snapshot()
-        await w.call("files__write_file", path="b.txt", content="two")
-        assert await w.get("workspace/b.txt") == b"two"
-        assert {file["path"] for file in await w.files()} >= {"a.txt", "b.txt"}
-        changed = await w.diff(before)
-        assert [(file["path"], file["change"]) for file in changed["files"]] == [("b.txt", "added")]
+        await w.call("files__create_directory", path="b c")
+        await w.call("files__write_file", path="b c/d#?%.txt", content="two")
+        assert await w.get("workspace/b c/d#?%.txt") == b"two"
+        assert {file["path"] for file in await w.files()} == {"a.txt", "b c"}
+        assert {file["path"] for file in await w.files(recursive=True)} == {"a.txt", "b c", "b c/d#?%.txt"}
+        assert {file["path"] for file in await w.files(snapshot=before)} == {"a.txt"}
         (tmp_path / "in" / "deep").mkdir(parents=True)
         (tmp_path / "in" / "deep" / "c.bin").write_bytes(b"\x00\xff")
         await w.put("workspace/folder", tmp_path / "in")
+        await w.put("workspace/run.sh", _script(tmp_path / "run.sh"))
         await w.get("workspace/folder", tmp_path / "out")
-        assert (tmp_path / "out" / "deep" / "c.bin").read_bytes() == b"\x00\xff"
+        await w.get("workspace/folder/deep/c.bin", tmp_path / "c.bin")
+        assert (tmp_path / "out" / "deep" / "c.bin").read_bytes() == (tmp_path / "c.bin").read_bytes() == b"\x00\xff"
+        assert [file["mode"] for file in await w.files("workspace/run.sh")] == ["0755"]
         with pytest.raises(tineworld.Invalid):
             await w.get("workspace/absent")
+        assert w.failed is None
         await t.delete_snapshot(before)
-        assert len(trajectory.calls(await w.trajectory())) == 2, "reading and writing from outside are no steps"
+
+
+def _script(path: Path) -> Path:
+    path.write_text("true")
+    path.chmod(0o755)
+    return path
+
+
+async def test_what_changed_since_a_snapshot(t: tineworld.Tine) -> None:
+    rig.need(t, "GET /v1/sessions/{session}/diff")
+    async with t.open(servers=["files", "memory"]) as w:
+        await w.call("files__write_file", path="a.txt", content="one")
+        before = await w.snapshot()
+        steps = len(await w.trajectory())
+        assert (await w.diff(before))["files"] == []
+        assert len(await w.trajectory()) == steps, "reading is no step"
+        await w.call("files__write_file", path="b.txt", content="two")
+        await w.call("memory__create_entities", entities=[{"name": "n", "entityType": "t", "observations": []}])
+        changed = await w.diff(before)
+        assert [(file["path"], file["change"]) for file in changed["files"]] == [("b.txt", "added")]
+        assert [(state["kind"], state["change"]) for state in changed["state"]] == [("entity", "added")]
+        await t.delete_snapshot(before)
 
 
 async def test_programs_run_beside_servers(t: tineworld.Tine) -> None:

@@ -93,15 +93,17 @@ class Places(Base):
             raise Lost(f"{what} in {self.id}: {error}") from error
         raise Lost(f"{what} in {self.id}: the answer ended before the program did; it may still run")
 
-    async def files(self, path: str = "workspace") -> list[dict[str, Any]]:
-        """The files below a path. It begins with `workspace`, or with a server whose state is meant."""
+    async def files(self, path: str = "workspace", *, recursive: bool = False, snapshot: str | None = None) -> list[dict[str, Any]]:
+        """The files at a path, which begins with `workspace`, or with a server whose files are meant.
+        With `snapshot`, as that has them."""
         self._usable()
-        answer = await self._ours(self._tine.wire.json("GET", *self._file(path), query={"list": ""}))
-        listed = answer.get("files") if isinstance(answer, dict) else answer
-        return [dict(file) for file in listed or ()]
+        query = {"list": "true"} | ({"all": "true"} if recursive else {}) | ({"snapshot": snapshot} if snapshot else {})
+        answer = await self._ours(self._tine.wire.json("GET", *self._file(path), query=query))
+        return [dict(file) for file in answer["files"]]
 
     async def diff(self, snapshot: str) -> dict[str, Any]:
-        """What changed since a snapshot: `files`, `tables` and `graph`."""
+        """What is another than in a snapshot: `files`, the `state` of built-in servers, and in `other`
+        what can't be compared."""
         self._usable()
         self._tine.features.need("GET", "/v1/sessions/{session}/diff")
         return dict(await self._ours(self._tine.wire.json("GET", "v1", "sessions", self.id, "diff", query={"from": snapshot})))
@@ -112,20 +114,23 @@ class Places(Base):
         >>> await w.put("workspace/task.txt", "add two numbers")
         """
         self._usable()
-        media = "application/octet-stream"
+        media, query = "application/octet-stream", None
         if isinstance(content, Path):
             if content.is_dir():
                 content, media = _tar.pack(content), _tar.TAR
             else:
+                query = {"mode": f"{content.stat().st_mode & 0o777:04o}"}
                 content = content.read_bytes()
         data = content.encode() if isinstance(content, str) else content
-        ask = Ask("PUT", self._file(path), body=data, media=media)
+        ask = Ask("PUT", self._file(path), query=query, body=data, media=media)
         await self._ours(self._tine.wire.exchange(ask, lambda answer: self._tine.wire.read_bytes(ask, answer)))
 
-    async def get(self, path: str, to: Path | None = None) -> bytes:
-        """Reads a file; of a folder, a tar file. With `to` it is written there, a folder unpacked."""
+    async def get(self, path: str, to: Path | None = None, *, snapshot: str | None = None) -> bytes:
+        """Reads a file; of a folder, a tar file. With `to` it is written there, a folder unpacked. With
+        `snapshot` it is read as that has it."""
         self._usable()
-        ask = Ask("GET", self._file(path), accept=f"application/octet-stream, {_tar.TAR}")
+        query = {"snapshot": snapshot} if snapshot else None
+        ask = Ask("GET", self._file(path), query=query, accept=f"application/octet-stream, {_tar.TAR}")
 
         async def read(answer: Any) -> tuple[bytes, str]:
             return await self._tine.wire.read_bytes(ask, answer), answer.content_type

@@ -294,9 +294,9 @@ class World:
         """Runs a program beside a server; see `tineworld.World.exec`."""
         return self._run(self._world.exec(server, argv, stdin=stdin, cwd=cwd, env=env, user=user, timeout=timeout))
 
-    def files(self, path: str = "workspace") -> list[dict[str, Any]]:
-        """The files below a path."""
-        return self._run(self._world.files(path))
+    def files(self, path: str = "workspace", *, recursive: bool = False, snapshot: str | None = None) -> list[dict[str, Any]]:
+        """The files at a path."""
+        return self._run(self._world.files(path, recursive=recursive, snapshot=snapshot))
 
     def diff(self, snapshot: str) -> dict[str, Any]:
         """What changed since a snapshot."""
@@ -306,6 +306,6 @@ class World:
         """Writes a file, or with the path of a local folder all that is in it."""
         self._run(self._world.put(path, content))
 
-    def get(self, path: str, to: Path | None = None) -> bytes:
+    def get(self, path: str, to: Path | None = None, *, snapshot: str | None = None) -> bytes:
         """Reads a file; of a folder, a tar file."""
-        return self._run(self._world.get(path, to))
+        return self._run(self._world.get(path, to, snapshot=snapshot))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,6 +20,7 @@ from .trajectory import Step
 if TYPE_CHECKING:
     from .client import Tine
 
+log = logging.getLogger("tineworld")
 #: What becomes of a call that takes too long: a failure of the world, or a result that is scored.
 Timeouts = Literal["drop", "score"]
 _GRACE = 10.0  # what the gateway may take to say that a call took too long
@@ -138,9 +140,11 @@ class World(Places):
             raise from_api(detail, prefix=f"the tools of {self.id} can't be listed: ")
         listed = answer["result"]
         for missing in (listed.get("_meta") or {}).get("tine/missing") or ():
-            why = {"kind": missing.get("kind") or "infrastructure", "server": missing.get("server")}
-            why["message"] = f"world {self.id} has no tools of server {missing.get('server')!r}: {missing.get('reason')}"
-            error = from_api(why)
+            if not missing.get("kind"):  # one tool, by the config: another one has its name
+                log.warning("world %s lacks a tool of server %s: %s", self.id, missing.get("server"), missing.get("reason"))
+                continue
+            message = f"world {self.id} has no tools of server {missing.get('server')!r}: {missing.get('reason')}"
+            error = from_api(missing | {"message": message})
             raise self._fail(error) if isinstance(error, WorldFailed) else error
         names = messages.model_names([tool["name"] for tool in listed["tools"]])
         self._names = {model: name for name, model in names.items()}
