@@ -170,6 +170,22 @@ async def _wait(opening: tineworld.Opening[tineworld.World]) -> tineworld.World:
     return await opening
 
 
+async def test_worlds_after_a_lost_lease_are_under_another(t: tineworld.Tine) -> None:
+    rig.need(t, LEASES)
+    async with tineworld.connect(t.url, lease=5) as mine:
+        w = await mine.open(servers=["files"])
+        lease = mine._lease
+        assert lease is not None
+        await t.wire.json("DELETE", "v1", "leases", lease.id)
+        with pytest.raises(tineworld.Lost):
+            await w.call("files__list_directory", path=".")
+        if mine.features.has(*BATCH.split(" ")):
+            assert len(await mine.open_many(2, Spec(servers=["files"]))) == 2
+        async with mine.open(servers=["files"]) as another:
+            assert not (await another.call("files__list_directory", path=".")).is_error
+            assert mine._lease is not None and mine._lease.id != lease.id
+
+
 KILLED = """
 import asyncio, sys, tineworld
 async def main():

@@ -14,7 +14,7 @@ from typing import Any
 from ._address import Address
 from ._thread import LoopThread
 from ._wire import Wire
-from .errors import Invalid, TineError
+from .errors import Invalid, Lost, TineError
 
 log = logging.getLogger("tineworld")
 
@@ -41,16 +41,20 @@ class Lease:
     async def _renew(self) -> None:
         wire = Wire(self._address, connections=1, patience=self._ttl / 3)
         try:
+            pause = self._ttl / 3
             while True:
-                await asyncio.sleep(self._ttl / 3)
+                await asyncio.sleep(pause)
                 try:
                     await wire.json("PUT", "v1", "leases", self.id)
-                except Invalid as error:
+                    pause = self._ttl / 3
+                except (Invalid, Lost) as error:
                     # It has run out, or was ended: its worlds are closed.
                     self.lost = True
                     log.error("lease %s is gone, and so are its worlds: %s", self.id, error)
                     return
                 except TineError as error:
+                    # The request took its patience already; the rest of the lease is short.
+                    pause = self._ttl / 20
                     log.warning("lease %s was not renewed, and is tried again: %s", self.id, error)
         finally:
             await wire.close()

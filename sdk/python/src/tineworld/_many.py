@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from . import _batch, result
@@ -34,7 +34,7 @@ class Many(ABC):
     def adopt(self, session: Mapping[str, Any], timeouts: Timeouts, names: Mapping[str, str] | None = None) -> World: ...
 
     @abstractmethod
-    async def lease_into(self, body: dict[str, Any]) -> None: ...
+    async def leased(self, body: dict[str, Any], make: Callable[[], Awaitable[T]]) -> T: ...
 
     @overload
     async def open_many(self, count: int, spec: Spec = ..., *, atomic: Literal[True] = True, timeouts: Timeouts = "drop") -> list[World]: ...
@@ -49,12 +49,11 @@ class Many(ABC):
         >>> worlds = await t.open_many(1000, tineworld.Spec(template="base"))
         """
         body = spec.body()
-        await self.lease_into(body)
 
         def read(item: int, line: Mapping[str, Any]) -> World:
             return self.adopt(line["opened"], timeouts)
 
-        return await self._make([{"open": body}] * count, atomic, read, lambda world: [world])
+        return await self.leased(body, lambda: self._make([{"open": body}] * count, atomic, read, lambda world: [world]))
 
     @overload
     async def fork_many(self, worlds: Mapping[World, int], *, atomic: Literal[True] = True) -> list[list[World]]: ...

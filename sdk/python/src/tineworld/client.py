@@ -117,8 +117,7 @@ class Tine(Many):
         body = spec.body()
 
         async def make() -> World:
-            await self.lease_into(body)
-            return await self.create(("v1", "sessions"), body, lambda made: self.adopt(made, timeouts), World.close)
+            return await self.leased(body, lambda: self.create(("v1", "sessions"), body, lambda made: self.adopt(made, timeouts), World.close))
 
         return Opening(make, lambda world: self.leave_worlds([world]))
 
@@ -195,8 +194,18 @@ class Tine(Many):
         self._worlds[world.id] = world
         return world
 
-    async def lease_into(self, body: dict[str, Any]) -> None:
-        """Puts a new session under the lease of this connection."""
+    async def leased(self, body: dict[str, Any], make: Callable[[], Awaitable[T]]) -> T:
+        """Makes sessions under the lease of this connection: another one, if the gateway has ended it."""
+        while True:
+            await self._lease_into(body)
+            try:
+                return await make()
+            except Invalid as error:
+                if self._lease is None or self._lease.id not in error.message:
+                    raise
+                self._lease.lost = True
+
+    async def _lease_into(self, body: dict[str, Any]) -> None:
         if self._ttl is None:
             return
         if not self.features.has("POST", "/v1/leases"):
