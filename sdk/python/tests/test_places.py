@@ -101,7 +101,8 @@ async def test_what_changed_since_a_snapshot(t: tineworld.Tine) -> None:
         await w.call("memory__create_entities", entities=[{"name": "n", "entityType": "t", "observations": []}])
         changed = await w.diff(before)
         assert [(file["path"], file["change"]) for file in changed["files"]] == [("b.txt", "added")]
-        assert [(state["kind"], state["change"]) for state in changed["state"]] == [("entity", "added")]
+        assert [(part["kind"], part["change"]) for part in changed["graph"]] == [("entity", "added")]
+        assert changed["tables"] == [] and "other" not in changed
         await t.delete_snapshot(before)
 
 

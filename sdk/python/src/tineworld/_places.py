@@ -102,8 +102,8 @@ class Places(Base):
         return [dict(file) for file in answer["files"]]
 
     async def diff(self, snapshot: str) -> dict[str, Any]:
-        """What is another than in a snapshot: `files`, the `state` of built-in servers, and in `other`
-        what can't be compared."""
+        """What is another than in a snapshot: `files`, `tables` of the built-in sqlite, the `graph` of
+        the built-in memory, and in `other` what can't be compared, with the reason."""
         self._usable()
         self._tine.features.need("GET", "/v1/sessions/{session}/diff")
         return dict(await self._ours(self._tine.wire.json("GET", "v1", "sessions", self.id, "diff", query={"from": snapshot})))
