@@ -109,6 +109,19 @@ upgrade: setup build ## kill gateways of the commit FROM, and go on with this on
 	git worktree remove --force .cache/from
 	TINE_OLD_BIN=$(CURDIR)/.cache/tine-from TINE_BIN=$(CURDIR)/bin/tine e2e/engine.sh with go test -vet=off -parallel 2 -tags '$(TAGS)' -count=1 -v -timeout $(TESTTIME) ./e2e -run '$(KILLS)'
 
+# The environment is made anew when what is pinned changes. TINE_BIN names another binary than the one built here.
+PYENV := $(CURDIR)/.cache/python
+PYPINS := sdk/python/requirements-dev.txt e2e/tools/jupyter.txt
+.PHONY: python
+python: ## type check and test the Python package on bin/tine
+	@[ -x "$${TINE_BIN:-bin/tine}" ] || $(MAKE) --no-print-directory build
+	@cat $(PYPINS) sdk/python/pyproject.toml | cmp -s - $(PYENV)/pinned || { \
+	  rm -rf $(PYENV) && python3 -m venv $(PYENV) && \
+	  $(PYENV)/bin/pip install -q --disable-pip-version-check --no-deps $(PYPINS:%=-r %) && \
+	  $(PYENV)/bin/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e sdk/python && \
+	  $(PYENV)/bin/pip check && cat $(PYPINS) sdk/python/pyproject.toml >$(PYENV)/pinned; }
+	cd sdk/python && $(PYENV)/bin/mypy && TINE_BIN="$${TINE_BIN:-$(CURDIR)/bin/tine}" $(PYENV)/bin/pytest
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME
 	@go list -f '{{.Dir}} {{join .TestGoFiles " "}} {{join .XTestGoFiles " "}}' ./... | while read -r dir files; do \

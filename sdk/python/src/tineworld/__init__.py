@@ -1,0 +1,53 @@
+"""Worlds for trainers: sessions of a Tine gateway, opened, forked and called from Python.
+
+>>> async with tineworld.connect() as t, t.open() as w:
+...     print((await w.call("files__list_directory", path=".")).text)
+
+`tineworld.sync` has the same without `await`.
+"""
+
+from . import sync
+from ._features import MissingFeature
+from ._opening import Opening
+from ._places import Executed
+from ._session import Spec
+from .client import Tine, connect
+from .errors import Infrastructure, Invalid, Kind, Lost, NoGateway, Refused, Timeout, TineError, WorldClosed, WorldFailed
+from .local import local
+from .messages import Format, Message, MessageFormat
+from .result import Result
+from .rollouts import Dropped, Group, Kept, Rollouts
+from .trajectory import Step
+from .world import Timeouts, World
+
+__all__ = [
+    "Dropped",
+    "Executed",
+    "Format",
+    "Group",
+    "Infrastructure",
+    "Invalid",
+    "Kept",
+    "Kind",
+    "Lost",
+    "Message",
+    "MessageFormat",
+    "MissingFeature",
+    "NoGateway",
+    "Opening",
+    "Refused",
+    "Result",
+    "Rollouts",
+    "Spec",
+    "Step",
+    "Tine",
+    "TineError",
+    "Timeout",
+    "Timeouts",
+    "World",
+    "WorldClosed",
+    "WorldFailed",
+    "connect",
+    "local",
+    "sync",
+]

@@ -1,0 +1,159 @@
+"""A gateway of this program's own, on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Unpack
+
+from . import client
+from ._opening import Opening
+from .client import Options, Tine
+from .errors import Infrastructure, Invalid
+
+_START = 60.0  # seconds
+_STOP = 30.0
+
+# The shell waits for the gateway, and ends it when standard input ends: that is when this program
+# closes it, and when this program dies, however that happens.
+_WATCH = """
+exec 3<&0
+"$@" </dev/null 3<&- &
+gateway=$!
+{ read -r _; kill -TERM $gateway; } <&3 2>/dev/null &
+watch=$!
+wait $gateway
+code=$?
+kill $watch 2>/dev/null
+exit $code
+"""
+
+
+def local(
+    config: Mapping[str, Any] | str | Path | None = None,
+    *,
+    state: str | Path | None = None,
+    binary: str | Path | None = None,
+    **options: Unpack[Options],
+) -> Opening[Tine]:
+    """Starts a gateway and connects to it. It ends with the block, with `close`, or with this program.
+
+    `config` is a config as a dict, the path of one, or None for the built-in servers. `state` is
+    where the gateway keeps its data; without it a temporary folder, which is removed at the end.
+    `binary` is the program `tine`: by default TINE_BIN, the one that came with this package, or
+    the one on PATH. The options are those of `connect`.
+
+    >>> async with tineworld.local({"servers": {"files": {"builtin": "files"}}}) as t: ...
+    """
+    if os.name != "posix":
+        raise Invalid("local() works on Linux and macOS; on Windows start `tine serve` and use connect()")
+
+    async def make() -> Tine:
+        gateway = Gateway(config, state, _binary(binary))
+        try:
+            url, token = await gateway.start()
+            tine = await client.connect(url, token, **options)
+        except BaseException:
+            await gateway.stop()
+            raise
+        tine.at_end(gateway.stop)
+        return tine
+
+    return Opening(make, Tine.close)
+
+
+def _binary(given: str | Path | None) -> str:
+    beside = Path(__file__).parent / "bin" / "tine"
+    for choice in (given, os.environ.get("TINE_BIN")):
+        if choice:
+            if not os.access(choice, os.X_OK):
+                raise Invalid(f"{choice} is not a program that can be run; give local() the path of `tine` as binary, or set TINE_BIN")
+            return str(Path(choice).absolute())
+    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("tine")
+    if found is None:
+        raise Invalid("there is no `tine` on PATH; give local() its path as binary, or set TINE_BIN")
+    return found
+
+
+class Gateway:
+    """A process `tine serve` and its folder."""
+
+    def __init__(self, config: Mapping[str, Any] | str | Path | None, state: str | Path | None, binary: str) -> None:
+        self._config = config
+        self._given_state = state
+        self._program = binary
+        self._folder: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def start(self) -> tuple[str, str]:
+        """Starts the gateway and returns its address and token when it serves."""
+        folder = self._folder = Path(tempfile.mkdtemp(prefix="tineworld-"))
+        state = Path(self._given_state).absolute() if self._given_state else folder / "state"
+        argv = [self._program, "serve", "--listen", "127.0.0.1:0", "--state", str(state), "--config", str(self._write(folder))]
+        with open(folder / "gateway.log", "wb") as log:
+            process = self._process = subprocess.Popen(
+                ["/bin/sh", "-c", _WATCH, "tineworld", *argv],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for this program, which then ends the gateway
+            )
+        record = state / "gateway.json"
+        before = record.stat().st_mtime_ns if record.exists() else None
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _START
+        while loop.time() < end:
+            if process.poll() is not None:
+                raise Infrastructure(f"{self._program} serve ended with exit code {process.returncode}: {self._log()}")
+            if record.exists() and record.stat().st_mtime_ns != before:
+                known = json.loads(record.read_bytes())
+                return str(known["url"]).rstrip("/"), str(known.get("token") or "")
+            await asyncio.sleep(0.02)
+        raise Infrastructure(f"{self._program} serve did not serve within {_START:g} s: {self._log()}")
+
+    def _write(self, folder: Path) -> Path:
+        """The config's path. JSON is YAML, so that a dict needs no other package."""
+        if isinstance(self._config, (str, Path)):
+            path = Path(self._config).absolute()
+            if not path.is_file():
+                raise Invalid(f"there is no config {path}; give local() a dict, or the path of a tine.yaml")
+            return path
+        config = _BUILT_IN if self._config is None else self._config
+        path = folder / "tine.yaml"
+        path.write_text(json.dumps(config, indent=1))
+        return path
+
+    def _log(self) -> str:
+        assert self._folder is not None
+        try:
+            text = (self._folder / "gateway.log").read_text(errors="replace").strip()
+        except OSError as error:
+            return str(error)
+        return text[-2000:] or "it said nothing"
+
+    async def stop(self) -> None:
+        """Ends the gateway and the servers that it started, and removes its temporary folder."""
+        process, self._process = self._process, None
+        if process is not None:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                await asyncio.to_thread(process.wait, _STOP)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, 9)
+                await asyncio.to_thread(process.wait)
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+# As `tine serve` has without a config; named here, since a tine.yaml may lie in the current folder.
+_BUILT_IN: dict[str, Any] = {
+    "servers": {name: {"builtin": name} for name in ("files", "memory", "sqlite", "time", "fetch", "everything", "rollout")}
+}

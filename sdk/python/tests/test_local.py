@@ -1,0 +1,81 @@
+"""Gateways that the package starts itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+import rig
+
+import tineworld
+
+PROGRAM = """
+import asyncio, os, sys, tineworld
+async def main():
+    t = await tineworld.local(state=sys.argv[1])
+    w = await t.open(servers=["files"])
+    await w.call("files__write_file", path="a", content="1")
+    print(t.url, flush=True)
+    if sys.argv[2] == "exit":
+        return
+    await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+def _serves(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url + "/readyz", timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+async def test_it_serves_and_ends_with_its_block(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tine.yaml").write_text("servers: {other: {builtin: files}}")
+    async with tineworld.local(binary=rig.tine_binary()) as t:
+        async with t.open(servers=["files", "sqlite"]) as w:
+            assert not (await w.call("files__list_directory", path=".")).is_error
+        url = t.url
+    assert not _serves(url)
+
+
+async def test_its_config_is_a_dict_or_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "tine.yaml"
+    file.write_text("servers: {mine: {builtin: files}}\n")
+    for config in ({"servers": {"mine": {"builtin": "files"}}}, file, str(file)):
+        async with tineworld.local(config, binary=rig.tine_binary(), state=tmp_path / "state") as t, t.open() as w:
+            assert {tool["name"].split("__")[0] for tool in await w.tools("anthropic")} == {"mine"}
+    assert (tmp_path / "state" / "tine.db").exists(), "a state folder of the caller's stays"
+
+
+async def test_a_config_or_a_program_that_does_not_work(tmp_path: Path) -> None:
+    with pytest.raises(tineworld.Infrastructure, match="(?s)ended with exit code.*nonsense"):
+        await tineworld.local({"nonsense": 1}, binary=rig.tine_binary())
+    with pytest.raises(tineworld.Invalid, match="there is no config .*absent.yaml"):
+        await tineworld.local(tmp_path / "absent.yaml", binary=rig.tine_binary())
+    with pytest.raises(tineworld.Invalid, match="absent is not a program.*TINE_BIN"):
+        await tineworld.local(binary=tmp_path / "absent")
+
+
+@pytest.mark.parametrize("how", ["exit", "kill"])
+async def test_it_ends_with_the_program(tmp_path: Path, how: str) -> None:
+    """Also where the program is killed, or ends without closing anything."""
+    argv = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(tmp_path / "state"), how]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, env=os.environ | {"TINE_BIN": rig.tine_binary()}) as program:
+        assert program.stdout is not None
+        url = program.stdout.readline().decode().strip()
+        assert url.startswith("http://")
+        if how == "kill":
+            assert _serves(url)
+            program.kill()
+
+    async def gone() -> bool:
+        return not _serves(url)
+
+    await rig.eventually("the gateway is gone", gone)

@@ -1,0 +1,134 @@
+"""Annotations, files and programs of worlds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import rig
+from aiohttp import web
+
+import tineworld
+from tineworld import trajectory
+
+FILES = "GET /v1/sessions/{session}/files/{place}/{path}"
+
+
+async def test_annotations_are_in_the_trajectory(t: tineworld.Tine) -> None:
+    rig.need(t, "POST /v1/sessions/{session}/annotations")
+    async with t.open(servers=["files"]) as w:
+        wrote = await w.call("files__write_file", path="a.txt", content="1")
+        await w.annotate(call=wrote, text="I write", token_ids=[1, 2], logprobs=[-0.5, None], reward=0.5)
+    await w.annotate(reward=1, data={"why": "done"})
+    steps = await w.trajectory()
+    assert trajectory.rewards(steps) == [0.5, 1]
+    noted = [s for s in steps if s["type"] == "annotation"]
+    assert noted[0]["call"] == wrote.call and noted[0]["token_ids"] == [1, 2] and noted[0]["logprobs"] == [-0.5, None]
+    assert noted[1]["data"] == {"why": "done"} and "call" not in noted[1]
+    assert (await w.to_messages())[0]["content"] == "I write"
+    with pytest.raises(tineworld.Invalid):
+        await w.annotate()
+
+
+async def test_trajectories_of_many_worlds(t: tineworld.Tine) -> None:
+    rig.need(t, "GET /v1/trajectories")
+    async with t.open(servers=["files"], labels={"run": "export"}) as w, w.fork(3) as ws:
+        for x in ws:
+            await x.call("files__write_file", path="a.txt", content=x.id)
+    found: dict[str, list[trajectory.Step]] = {}
+    async for step in t.trajectories(labels={"run": "export"}):
+        found.setdefault(step["of"], []).append(step)
+    assert found.keys() == {w.id, *(x.id for x in ws)}
+    for x in ws:
+        assert [s["arguments"]["content"] for s in trajectory.calls(found[x.id])] == [x.id]
+
+
+async def test_trajectories_that_break_off_are_an_error() -> None:
+    async def half(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        await answer.prepare(request)
+        await answer.write(json.dumps({"type": "session", "of": "ses_1"}).encode() + b"\n")
+        return answer
+
+    async with rig.Scripted({"GET /v1/trajectories": half}) as server, tineworld.connect(server.url, lease=None) as t:
+        with pytest.raises(tineworld.Infrastructure, match="broke off"):
+            async for step in t.trajectories():
+                assert step["of"] == "ses_1"
+
+
+async def test_files_go_in_and_out(t: tineworld.Tine, tmp_path: Path) -> None:
+    rig.need(t, FILES)
+    async with t.open(servers=["files"]) as w:
+        await w.put("workspace/a.txt", "one")
+        assert (await w.call("files__read_text_file", path="a.txt")).text == "one"
+        before = await w.snapshot()
+        await w.call("files__create_directory", path="b c")
+        await w.call("files__write_file", path="b c/d#?%.txt", content="two")
+        assert await w.get("workspace/b c/d#?%.txt") == b"two"
+        assert {file["path"] for file in await w.files()} == {"a.txt", "b c"}
+        assert {file["path"] for file in await w.files(recursive=True)} == {"a.txt", "b c", "b c/d#?%.txt"}
+        assert {file["path"] for file in await w.files(snapshot=before)} == {"a.txt"}
+        (tmp_path / "in" / "deep").mkdir(parents=True)
+        (tmp_path / "in" / "deep" / "c.bin").write_bytes(b"\x00\xff")
+        await w.put("workspace/folder", tmp_path / "in")
+        await w.put("workspace/run.sh", _script(tmp_path / "run.sh"))
+        await w.get("workspace/folder", tmp_path / "out")
+        await w.get("workspace/folder/deep/c.bin", tmp_path / "c.bin")
+        assert (tmp_path / "out" / "deep" / "c.bin").read_bytes() == (tmp_path / "c.bin").read_bytes() == b"\x00\xff"
+        assert [file["mode"] for file in await w.files("workspace/run.sh")] == ["0755"]
+        with pytest.raises(tineworld.Invalid):
+            await w.get("workspace/absent")
+        assert w.failed is None
+        await t.delete_snapshot(before)
+
+
+def _script(path: Path) -> Path:
+    path.write_text("true")
+    path.chmod(0o755)
+    return path
+
+
+async def test_what_changed_since_a_snapshot(t: tineworld.Tine) -> None:
+    rig.need(t, "GET /v1/sessions/{session}/diff")
+    async with t.open(servers=["files", "memory"]) as w:
+        await w.call("files__write_file", path="a.txt", content="one")
+        before = await w.snapshot()
+        steps = len(await w.trajectory())
+        assert (await w.diff(before))["files"] == []
+        assert len(await w.trajectory()) == steps, "reading is no step"
+        await w.call("files__write_file", path="b.txt", content="two")
+        await w.call("memory__create_entities", entities=[{"name": "n", "entityType": "t", "observations": []}])
+        changed = await w.diff(before)
+        assert [(file["path"], file["change"]) for file in changed["files"]] == [("b.txt", "added")]
+        assert [(part["kind"], part["change"]) for part in changed["graph"]] == [("entity", "added")]
+        assert changed["tables"] == [] and "other" not in changed
+        await t.delete_snapshot(before)
+
+
+async def test_programs_run_beside_servers(t: tineworld.Tine) -> None:
+    rig.need(t, "POST /v1/sessions/{session}/exec")
+    async with t.open(servers=["fault"]) as w:
+        await w.call("fault__count")
+        ran = await w.exec("fault", ["sh", "-c", "cat; echo no >&2; exit 3"], stdin="é")
+        assert (ran.stdout, ran.stderr, ran.exit, ran.ok) == ("é", "no\n", 3, False)
+        assert (await w.exec("fault", ["printf", "\\377"])).out == b"\xff"
+        assert (await w.exec("fault", ["sleep", "60"], timeout=0.2)).timed_out
+        with pytest.raises(tineworld.Invalid, match="as a list"):
+            await w.exec("fault", "ls")
+
+
+async def test_a_program_whose_answer_breaks_off_is_lost() -> None:
+    async def half(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        await answer.prepare(request)
+        await answer.write(b'{"stdout": "half"}\n')
+        return answer
+
+    async def session(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"id": "ses_1"})
+
+    routes = {"POST /v1/sessions/{session}/exec": half, "GET /v1/sessions/{session}": session}
+    async with rig.Scripted(routes) as server, tineworld.connect(server.url, lease=None) as t:
+        with pytest.raises(tineworld.Lost, match="may still run"):
+            await (await t.attach("ses_1")).exec("a", ["b"])
