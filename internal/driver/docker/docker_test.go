@@ -44,6 +44,7 @@ func TestDocker(t *testing.T) {
 		run  func(*testing.T, *bench)
 	}{
 		{"stdio", func(t *testing.T, b *bench) { b.suite(t, b.stdio).Run(t) }},
+		{"files", copyFiles},
 		{"http", func(t *testing.T, b *bench) {
 			s := b.suite(t, b.http)
 			s.Only = torture.Or(few, nil)
