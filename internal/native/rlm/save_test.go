@@ -445,3 +445,37 @@ func TestCutIsTold(t *testing.T) {
 	w.start()
 	w.is("part", "1")
 }
+
+// A value that can't be made again costs itself and what refers to it, and no more.
+func TestSavedThatBreaks(t *testing.T) {
+	w := newWorld(t, nil)
+	w.exec(`
+class MyErr(Exception):
+    def __init__(self, code, msg):
+        super().__init__(msg)
+        self.code = code
+class Twice(Exception):
+    def __init__(self, n): super().__init__("E%s" % n)
+import os, re, datetime, decimal
+class Breaks:
+    def __reduce__(self): return (int, ("no number",))
+class Unfilled:
+    def __init__(self): self.x = 1
+    def __setstate__(self, state): raise KeyError("state")
+err, twice, gone, b, u = MyErr(7, "bad"), Twice(5), OSError(2, "no file"), Breaks(), Unfilled()
+decode = None
+try: b"\xff".decode()
+except UnicodeDecodeError as e: decode = e
+holds, q = [b], [1, {2: 3}]
+pattern, when, price = re.compile("a+"), datetime.datetime(2026, 1, 2), decimal.Decimal("1.50")
+`)
+	w.stop()
+	w.start()
+	got, res := w.call("rlm_exec", map[string]any{"code": "q"})
+	if !res.IsError || kindOf(t, res) != api.KindLost {
+		t.Errorf("it says %s", got)
+	}
+	testkit.Has(t, "what is not back", got, "b (ValueError: invalid literal", "holds (ValueError", "u (KeyError")
+	w.is("q, err.code, err.args, str(err), twice.args, gone.errno, decode.reason", "([1, {2: 3}], 7, ('bad',), 'bad', ('E5',), 2, 'invalid start byte')")
+	w.is("pattern.findall('baac'), when.year, price + 1, 'holds' in globals()", "(['aa'], 2026, Decimal('2.50'), False)")
+}

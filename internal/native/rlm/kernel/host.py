@@ -3,6 +3,8 @@ import ast
 import base64
 import builtins
 import codecs
+import contextlib
+import copyreg
 import enum
 import functools
 import importlib

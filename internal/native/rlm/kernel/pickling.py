@@ -55,6 +55,11 @@ def empty_function(code, module, name, cells):
 def fill_function(made, state):
     if isinstance(made, Absent):
         return
+    with broken(made):
+        fill_code(made, state)
+
+
+def fill_code(made, state):
     for cell, full, value in state["cells"]:
         if full:
             cell.cell_contents = value
@@ -101,6 +106,8 @@ def empty_class(meta, name, bases, body):
 
 
 def empty_enum(meta, name, bases, members):
+    if issubclass(meta, Absent):
+        return meta
     body = meta.__prepare__(name, bases)
     for n, value in members:
         body[n] = value
@@ -113,12 +120,13 @@ def empty_tuple(name, fields, defaults):
 
 
 def fill_class(made, state):
-    if not isinstance(made, type):
-        return  # it is absent
-    for n, value in state["set"].items():
-        type.__setattr__(made, n, value)
-    for n, value in state["members"].items():
-        made.__members__[n].__dict__.update(value)
+    if not isinstance(made, type) or issubclass(made, Absent):
+        return
+    with broken(made):
+        for n, value in state["set"].items():
+            type.__setattr__(made, n, value)
+        for n, value in state["members"].items():
+            made.__members__[n].__dict__.update(value)
 
 
 def build_cell():
@@ -160,6 +168,67 @@ def of_typevar(value):
     return build_typevar, (value.__name__, value.__constraints__, value.__bound__, value.__covariant__, value.__contravariant__)
 
 
+def guarded(value):
+    """What makes a value anew, so that a failure costs that value and what refers to it."""
+    if isinstance(value, BaseException) and is_own(type(value)):
+        # Its arguments need not be those of its __init__.
+        return make, (build_error, (type(value), value.args)), value.__dict__ or None, None, None, fill
+    reduce = copyreg.dispatch_table.get(type(value))
+    made = reduce(value) if reduce is not None else value.__reduce_ex__(5)
+    if isinstance(made, str):
+        return made
+    function, args, state, items, pairs, setter = tuple(made) + (None,) * (6 - len(made))
+    if setter is not None:
+        return NotImplemented
+    return make, (function, args), state, items, pairs, None if state is None else fill
+
+
+def make(function, args):
+    for a in (function, *args[:1]):
+        if isinstance(a, Absent) or isinstance(a, type) and issubclass(a, Absent):
+            return absent(a.why)()
+    try:
+        return function(*args)
+    except Exception as e:
+        return absent("%s: %s" % (type(e).__name__, e))()
+
+
+def build_error(kind, args):
+    made = kind.__new__(kind, *args)
+    made.args = args
+    return made
+
+
+def fill(made, state):
+    """Does what pickle does with a state."""
+    if isinstance(made, Absent):
+        return
+    with broken(made):
+        if hasattr(made, "__setstate__"):
+            made.__setstate__(state)
+            return
+        slots = None
+        if isinstance(state, tuple) and len(state) == 2:
+            state, slots = state
+        if state:
+            made.__dict__.update(state)
+        for n, v in (slots or {}).items():
+            setattr(made, n, v)
+
+
+@contextlib.contextmanager
+def broken(made):
+    """Notes that a value can't be filled."""
+    try:
+        yield
+    except Exception as e:
+        Absent.seen = True
+        BROKEN[id(made)] = made, "%s: %s" % (type(e).__name__, e)
+
+
+BROKEN = {}  # values of the save that is read which are not whole, with why
+
+
 def constant(value):
     """A value of a module that is compared by identity."""
     module = sys.modules[type(value).__module__]
@@ -184,6 +253,8 @@ REDUCERS = {
 
 class Pickler(pickle.Pickler):
     def reducer_override(self, value):
+        if BROKEN and id(value) in BROKEN:
+            raise pickle.PicklingError(BROKEN[id(value)][1])
         kind = type(value)
         if kind in REDUCERS:
             return REDUCERS[kind](value)
@@ -193,7 +264,7 @@ class Pickler(pickle.Pickler):
             return of_typevar(value)
         if kind.__module__ == "dataclasses" and kind.__name__ not in ("Field", "_DataclassParams"):
             return constant(value)
-        return NotImplemented
+        return guarded(value)
 
 
 def pickled(names, f):
@@ -268,6 +339,7 @@ def unpickled(file, foreign=None):
         except Exception as e:
             left[n] = str(e)[:SHOWN]
             del names[n]
+    BROKEN.clear()
     return names, left
 
 
@@ -287,6 +359,6 @@ def build_class(meta, name, bases, body):
 
 # A module to import these from, which only this process has.
 sys.modules["__kernel__"] = types.ModuleType("__kernel__")
-for made in (build_function, build_class, empty_function, fill_function, empty_class, empty_enum, empty_tuple, fill_class, build_cell, build_proxy, build_cached, build_cache, build_typevar):
+for made in (build_function, build_class, empty_function, fill_function, empty_class, empty_enum, empty_tuple, fill_class, make, fill, build_error, build_cell, build_proxy, build_cached, build_cache, build_typevar):
     setattr(sys.modules["__kernel__"], made.__name__, made)
     made.__module__ = "__kernel__"
