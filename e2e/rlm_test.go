@@ -258,10 +258,15 @@ func TestKernelEnds(t *testing.T) {
 				if got, err := use(t.Context(), k.c, s, "rlm_exec", object{"code": code, "timeout": 5}); err == nil {
 					t.Errorf("it says %s", tail(got, 500))
 				}
-				// It may be told once more that there was a kernel that ended.
-				got, err := use(t.Context(), k.c, s, "rlm_exec", object{"code": "1 + 1"})
+				next := func() (string, error) {
+					return use(t.Context(), k.c, s, "rlm_exec", object{"code": "1 + 1"})
+				}
+				got, err := next()
+				if name == "fork bomb" && err != nil && strings.Contains(err.Error(), "took more memory than") {
+					got, err = next() // the processes that the code left behind ended the kernel later
+				}
 				if failsAs(err, api.KindLost) {
-					got, err = use(t.Context(), k.c, s, "rlm_exec", object{"code": "1 + 1"})
+					got, err = next() // the call before it told that a kernel had ended
 				}
 				if err != nil || got != "2" {
 					t.Errorf("the next call: %q, %v", got, err)

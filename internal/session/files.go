@@ -211,11 +211,19 @@ func FileError(place, at string, err error) error {
 	if err == nil || errors.As(err, &ours) {
 		return err
 	}
-	e := &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf("%s/%s: %v", place, strings.Trim(at, "/"), err)}
+	at = strings.Trim(at, "/")
+	message := fmt.Sprintf("%s/%s: %v", place, at, err)
+	var wrong *fs.PathError
+	if errors.As(err, &wrong) { // names come last: what follows "passwd: " would be taken for a secret
+		message = fmt.Sprintf("%v: %s/%s", wrong.Err, place, at)
+		if name := strings.Trim(wrong.Path, "/"); name != at && name != "." {
+			message += ", at " + name
+		}
+	}
+	e := &api.Error{Kind: api.KindInvalid, Message: message}
 	if place != config.WorkspacePlace {
 		e.Server = place
 	}
-	var wrong *fs.PathError
 	switch {
 	case errors.Is(err, workspace.ErrLimit), errors.Is(err, workspace.ErrFull):
 		e.Kind, e.Status = api.KindRefused, http.StatusRequestEntityTooLarge

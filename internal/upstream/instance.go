@@ -223,14 +223,17 @@ func (u *Upstream) settle(a *attempt) bool {
 	return true
 }
 
-// memoryWait is how long a driver may take to see that an instance ended when a
-// call failed.
-const memoryWait = 5 * time.Second
+// reasonWait and memoryWait are how long a driver may take to see why an instance ended
+// whose stream did; the second is where its memory is lost with it.
+const (
+	reasonWait = 2 * time.Second
+	memoryWait = 5 * time.Second
+)
 
 // diedOf says what an instance died of, if it has and that is known soon: a pipe only
 // tells that it broke. If the instance's memory is lost too, it waits for the reason.
 func (u *Upstream) diedOf(inst driver.Instance) func(stop <-chan struct{}) error {
-	wait := deathWait
+	wait := reasonWait
 	if u.o.Driver.Info().Memory {
 		wait = memoryWait
 	}

@@ -272,7 +272,7 @@ func (t *streamTransport) err() error {
 }
 
 func (t *streamTransport) close() {
-	err := errors.New("connection closed")
+	err := errors.New("the gateway ended it during the call")
 	if t.c.why != nil {
 		now := make(chan struct{})
 		close(now)

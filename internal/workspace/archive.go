@@ -42,30 +42,35 @@ func (s *Store) export(ctx context.Context, f Frozen, w io.Writer) error {
 func writeArchive(ctx context.Context, from FS, w io.Writer) error {
 	tw := tar.NewWriter(w)
 	err := walkFS(ctx, from, func(name string, info Info) error {
-		h := &tar.Header{Name: name, Mode: int64(info.Mode.Perm()), ModTime: info.Modified, Format: tar.FormatPAX}
-		switch info.Mode.Type() {
-		case fs.ModeDir:
-			h.Typeflag, h.Name = tar.TypeDir, name+"/"
-			return tw.WriteHeader(h)
-		case fs.ModeSymlink:
-			h.Typeflag, h.Linkname = tar.TypeSymlink, info.Target
-			return tw.WriteHeader(h)
-		}
-		file, err := from.Open(name)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		h.Typeflag, h.Size = tar.TypeReg, file.Info().Size
-		if err := tw.WriteHeader(h); err != nil {
-			return err
-		}
-		return copyContent(tw, contentOf(file, h.Size), h.Size)
+		return writeEntry(from, name, info, tw, &tar.Header{Name: name, ModTime: info.Modified, Format: tar.FormatPAX})
 	})
 	if err != nil {
 		return err
 	}
 	return tw.Close()
+}
+
+// writeEntry writes what a name stands for, with a header that has its name in the archive.
+func writeEntry(from FS, name string, info Info, tw *tar.Writer, h *tar.Header) error {
+	h.Mode = int64(info.Mode.Perm())
+	switch info.Mode.Type() {
+	case fs.ModeDir:
+		h.Typeflag, h.Name = tar.TypeDir, h.Name+"/"
+		return tw.WriteHeader(h)
+	case fs.ModeSymlink:
+		h.Typeflag, h.Linkname = tar.TypeSymlink, info.Target
+		return tw.WriteHeader(h)
+	}
+	file, err := from.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	h.Typeflag, h.Size = tar.TypeReg, file.Info().Size
+	if err := tw.WriteHeader(h); err != nil {
+		return err
+	}
+	return copyContent(tw, contentOf(file, h.Size), h.Size)
 }
 
 // Import makes a frozen tree of what Export wrote. It trusts nothing that it

@@ -150,7 +150,7 @@ func Pack(ctx context.Context, f FS, at string, w io.Writer, l Limits) (done Cop
 		if err := done.add(l, packSize(info)); err != nil {
 			return err
 		}
-		return packOne(f, out, name, as, info)
+		return writeEntry(f, name, info, out, &tar.Header{Name: as, ModTime: info.Modified.Truncate(time.Second)})
 	}
 	if !info.Mode.IsDir() {
 		if err := one(at, path.Base(at), info); err != nil {
@@ -184,28 +184,6 @@ func packSize(info Info) int64 {
 		return info.Size
 	}
 	return 0
-}
-
-func packOne(f FS, out *tar.Writer, name, as string, info Info) error {
-	h := &tar.Header{Name: as, Mode: int64(info.Mode.Perm()), ModTime: info.Modified.Truncate(time.Second)}
-	switch info.Mode.Type() {
-	case fs.ModeDir:
-		h.Typeflag, h.Name = tar.TypeDir, as+"/"
-		return out.WriteHeader(h)
-	case fs.ModeSymlink:
-		h.Typeflag, h.Linkname = tar.TypeSymlink, info.Target
-		return out.WriteHeader(h)
-	}
-	file, err := f.Open(name)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	h.Typeflag, h.Size = tar.TypeReg, file.Info().Size
-	if err := out.WriteHeader(h); err != nil {
-		return err
-	}
-	return copyContent(out, contentOf(file, h.Size), h.Size)
 }
 
 func orRoot(name string) string {

@@ -126,8 +126,8 @@ func (r *running) run(ctx context.Context) (driver.Exit, error) {
 	stop()
 	<-exited
 	switch {
-	case ended(r.i):
-		return driver.Exit{}, r.i.endedMeanwhile()
+	case r.i.Over():
+		return driver.Exit{}, r.i.CutOff(killWait)
 	case ctx.Err() != nil:
 		return driver.Exit{}, ctx.Err()
 	case err != nil:
@@ -138,7 +138,7 @@ func (r *running) run(ctx context.Context) (driver.Exit, error) {
 	case <-ctx.Done():
 		return driver.Exit{}, ctx.Err()
 	case <-r.i.Exited():
-		return driver.Exit{}, r.i.endedMeanwhile()
+		return driver.Exit{}, r.i.CutOff(killWait)
 	}
 	if r.failed != nil {
 		return driver.Exit{}, fmt.Errorf("hand over the command's output: %w", r.failed)
@@ -183,7 +183,7 @@ func (r *running) exit(ctx context.Context) (driver.Exit, error) {
 		case !res.Running && res.PID == 0 && (res.ExitCode == 126 || res.ExitCode == 127):
 			return driver.Exit{}, fmt.Errorf("%w: the container can't run %q", driver.ErrNotFound, r.c.Argv[0])
 		case !res.Running && res.ExitCode == killedCode && r.i.dying(ctx):
-			return driver.Exit{}, r.i.endedMeanwhile()
+			return driver.Exit{}, r.i.CutOff(killWait)
 		case !res.Running:
 			return driver.Exit{Code: res.ExitCode}, nil
 		}
@@ -212,31 +212,6 @@ func (i *instance) dying(ctx context.Context) bool {
 	return true
 }
 
-// ended reports whether the container has ended, or is not ours any more.
-func ended(i *instance) bool {
-	select {
-	case <-i.Exited():
-		return true
-	case <-i.Parted():
-		return true
-	default:
-		return false
-	}
-}
-
-func (i *instance) endedMeanwhile() error {
-	select {
-	case <-i.Exited():
-	default:
-		return errors.New("it was stopped while the command ran, and the command with it")
-	}
-	select {
-	case <-i.Done():
-	case <-time.After(killWait):
-	}
-	return fmt.Errorf("it ended while the command ran, and the command with it: %w", errors.Join(driver.ErrGone, i.Err()))
-}
-
 // commandKey begins the marks of an instance's commands.
 func (i *instance) commandKey() string { return keyOf(i.h.Dir) + "-" }
 
@@ -254,7 +229,7 @@ func (i *instance) noteCommand() (done func(), err error) {
 	return func() {
 		i.mu.Lock()
 		defer i.mu.Unlock()
-		if i.commands--; i.commands == 0 && !ended(i) {
+		if i.commands--; i.commands == 0 && !i.Over() {
 			_ = os.Remove(name)
 		}
 	}, nil

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/gate"
 )
 
@@ -59,6 +60,34 @@ func (l *Life) Done() <-chan struct{} { return l.done }
 
 // Parted is closed when a Stop or a Leave has begun.
 func (l *Life) Parted() <-chan struct{} { return l.parted }
+
+// Over reports whether the program has ended, or is being stopped or left.
+func (l *Life) Over() bool { return closed(l.exited) || closed(l.parted) }
+
+// CutOff is the error of a command beside the program once it is over; nil before. It
+// waits so long until it is known how the program ended.
+func (l *Life) CutOff(wait time.Duration) error {
+	switch {
+	case !l.Over():
+		return nil
+	case !closed(l.exited):
+		return errors.New("it was stopped while the command ran, and the command with it")
+	}
+	select {
+	case <-l.done:
+	case <-time.After(wait):
+	}
+	return fmt.Errorf("it ended while the command ran, and the command with it: %w", errors.Join(driver.ErrGone, l.Err()))
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
 
 // Err is why the instance ended; nil before that, and where it was stopped.
 func (l *Life) Err() error {

@@ -95,16 +95,8 @@ func (i *instance) exec(ctx context.Context, spec driver.Spec, c driver.Command)
 	}
 	close(over)
 	<-watched
-	select {
-	case <-i.Exited():
-		select {
-		case <-i.Done():
-		case <-time.After(killWait):
-		}
-		return driver.Exit{}, fmt.Errorf("it ended while the command ran, and the command with it: %w", errors.Join(driver.ErrGone, i.Err()))
-	case <-i.Parted():
-		return driver.Exit{}, errors.New("it was stopped while the command ran, and the command with it")
-	default:
+	if cut := i.CutOff(killWait); cut != nil {
+		return driver.Exit{}, cut
 	}
 	if err != nil || ctx.Err() != nil {
 		return driver.Exit{}, errors.Join(ctx.Err(), err)

@@ -98,8 +98,8 @@ func (i *instance) exec(ctx context.Context, spec driver.Spec, c driver.Command)
 		}
 	}
 	switch {
-	case over(i):
-		return driver.Exit{}, i.endedMeanwhile()
+	case i.Over():
+		return driver.Exit{}, i.CutOff(endingWait)
 	case ctx.Err() != nil:
 		return driver.Exit{}, ctx.Err()
 	case pipes.Failed() != nil:
@@ -119,31 +119,6 @@ func (i *instance) exec(ctx context.Context, spec driver.Spec, c driver.Command)
 		return driver.Exit{Signal: signalName(rep.Signaled)}, nil
 	}
 	return driver.Exit{Code: rep.Code}, nil
-}
-
-// over reports whether the sandbox has ended, or is not ours any more.
-func over(i *instance) bool {
-	select {
-	case <-i.Exited():
-		return true
-	case <-i.Parted():
-		return true
-	default:
-		return false
-	}
-}
-
-func (i *instance) endedMeanwhile() error {
-	select {
-	case <-i.Exited():
-	default:
-		return errors.New("it was stopped while the command ran, and the command with it")
-	}
-	select {
-	case <-i.Done():
-	case <-time.After(endingWait):
-	}
-	return fmt.Errorf("it ended while the command ran, and the command with it: %w", errors.Join(driver.ErrGone, i.Err()))
 }
 
 // explainExec says why a command did not run.
@@ -209,7 +184,7 @@ func (i *instance) endCommand(id string) {
 	defer cancel()
 	req := i.request(control.OpEnd)
 	req.Exec = &control.Exec{ID: id}
-	if _, _, err := i.order(ctx, req); err != nil && !over(i) {
+	if _, _, err := i.order(ctx, req); err != nil && !i.Over() {
 		i.log.Warn("a command is not ended", "server", i.h.Server, "error", err)
 	}
 }
@@ -228,7 +203,7 @@ func (i *instance) noteCommand() (done func(), err error) {
 	return func() {
 		i.mu.Lock()
 		defer i.mu.Unlock()
-		if i.commands--; i.commands == 0 && !over(i) {
+		if i.commands--; i.commands == 0 && !i.Over() {
 			_ = os.Remove(name)
 		}
 	}, nil
