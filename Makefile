@@ -39,9 +39,12 @@ OURS = $$(go list ./... | grep -v /cmd/tine-sandbox)
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
+# go build touches what it need not build again, and tests that look at it would not be
+# taken from the cache.
 .PHONY: build
 build: ## build the static binaries, bin/tine and bin/tine-sandbox
-	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	go build -ldflags '$(LDFLAGS)' -o .cache/bin/ ./cmd/...
+	@mkdir -p bin; cd .cache/bin; for f in *; do cmp -s $$f ../../bin/$$f || { rm -f ../../bin/$$f; cp $$f ../../bin/; }; done
 
 .PHONY: run
 run: ## build and run the gateway, without what makes sandboxes

@@ -393,9 +393,7 @@ func TestSaysThatAnAdoptedOneDoesNotFollow(t *testing.T) {
 func TestFollowsAnInnerPart(t *testing.T) {
 	logs := new(testkit.Log)
 	p := newPrison(t, Options{Log: logs.Logger()})
-	path, err := attacker()
-	must(t, err)
-	b, err := os.ReadFile(path)
+	b, err := os.ReadFile(attacker.at(t))
 	must(t, err)
 	p.put(t, "image/srv/app.conf", "of the root")
 	p.put(t, "image/srv/more", "more")

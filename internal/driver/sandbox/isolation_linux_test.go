@@ -3,9 +3,7 @@
 package sandbox
 
 import (
-	"bytes"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -25,40 +23,42 @@ import (
 // be read and written by every user of the host, so that nothing but the walls of the
 // sandbox is in the way.
 
-// attackerVar names the attacker where it is built already.
-const attackerVar = "TINE_TEST_SANDBOX_ATTACKER"
+// attacker is what tries to get out.
+var attacker = testProgram{name: "attacker", variable: "TINE_TEST_SANDBOX_ATTACKER"}
 
-var attacker = sync.OnceValues(func() (string, error) {
-	if path := os.Getenv(attackerVar); path != "" {
-		return path, nil
+// A testProgram is a program below testdata: the one that a variable names, or one that is
+// built, beside that of the suite, which removes both.
+type testProgram struct {
+	name, variable string
+
+	build sync.Once
+	path  string
+	err   error
+}
+
+func (p *testProgram) at(t testing.TB) string {
+	t.Helper()
+	beside := filepath.Dir(builder.Program(t))
+	p.build.Do(func() {
+		if p.path = os.Getenv(p.variable); p.path != "" {
+			return
+		}
+		p.path = filepath.Join(beside, p.name)
+		// Go runs a test again where a directory changed that it looked at.
+		if _, p.err = os.ReadDir("testdata/" + p.name); p.err != nil {
+			return
+		}
+		cmd := exec.Command("go", "build", "-o", p.path, "./testdata/"+p.name)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			p.err = fmt.Errorf("%w: %s", err, out)
+		}
+	})
+	if p.err != nil {
+		t.Fatalf("build the %s: %v", p.name, p.err)
 	}
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
-	if err != nil {
-		return "", fmt.Errorf("find the module: %w", err)
-	}
-	dir, err := os.MkdirTemp("", "attacker")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(dir)
-	cmd := exec.Command("go", "build", "-o", dir, "./testdata/attacker")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the attacker: %w: %s", err, out)
-	}
-	// It is replaced only where it differs: Go counts a file that was written as a reason to
-	// run these tests again.
-	path := filepath.Join(strings.TrimSpace(string(out)), "bin", "attacker-test")
-	built, err := os.ReadFile(filepath.Join(dir, "attacker"))
-	if err != nil {
-		return "", err
-	}
-	if there, err := os.ReadFile(path); err == nil && bytes.Equal(there, built) {
-		return path, nil
-	}
-	_ = os.Remove(path) // it may run
-	return path, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, built, 0o755))
-})
+	return p.path
+}
 
 func rootful() bool { return os.Geteuid() == 0 }
 
@@ -83,9 +83,6 @@ type prison struct {
 // newPrison makes the world in a folder that root: host shows, where it can.
 func newPrison(t *testing.T, o Options) *prison {
 	t.Helper()
-	if _, err := attacker(); err != nil {
-		t.Fatal(err)
-	}
 	p := &prison{world: newWorld(t), canary: "canary-" + rand.Text()}
 	for _, dir := range []string{"open", "write", "deny", "home", "state"} {
 		p.mkdir(t, dir)
@@ -168,10 +165,7 @@ func putFile(t testing.TB, path, text string) {
 // spec is the attacker in a sandbox that sees the world.
 func (p *prison) spec(t testing.TB, change ...func(*driver.Spec)) driver.Spec {
 	t.Helper()
-	path, err := attacker()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := attacker.at(t)
 	p.cells++
 	name := fmt.Sprint("i", p.cells)
 	s := driver.Spec{

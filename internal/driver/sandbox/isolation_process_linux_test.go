@@ -170,10 +170,7 @@ func sys(number int, args ...string) []string {
 // TestIsolationPrivileges tries to become another user.
 func TestIsolationPrivileges(t *testing.T) {
 	p := newPrison(t, Options{})
-	path, err := attacker()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := attacker.at(t)
 	// Programs of the host that change the user that runs them.
 	for name, mode := range map[string]os.FileMode{"suid": 0o755 | os.ModeSetuid, "sgid": 0o755 | os.ModeSetgid, "caps": 0o755} {
 		copyFile(t, p.at("open/"+name), path)

@@ -39,15 +39,7 @@ func TestOrdinaryUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web, err := netServer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	prisoner, err := attacker()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, from := range map[string]string{binaryName: path, "sandbox.test": self, "server": builder.Program(t), "netserver": web, "attacker": prisoner} {
+	for name, from := range map[string]string{binaryName: path, "sandbox.test": self, "server": builder.Program(t), netServer.name: netServer.at(t), attacker.name: attacker.at(t)} {
 		copyFile(t, filepath.Join(dir, name), from)
 	}
 	home := filepath.Join(dir, "home")
@@ -63,7 +55,7 @@ func TestOrdinaryUser(t *testing.T) {
 	cmd.Dir = home
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, "CI=" + os.Getenv("CI"),
-		userVar + "=1", binaryVar + "=" + filepath.Join(dir, binaryName), "TINE_DRIVERTEST_PROGRAM=" + filepath.Join(dir, "server"), netVar + "=" + filepath.Join(dir, "netserver"), attackerVar + "=" + filepath.Join(dir, "attacker"),
+		userVar + "=1", binaryVar + "=" + filepath.Join(dir, binaryName), "TINE_DRIVERTEST_PROGRAM=" + filepath.Join(dir, "server"), netServer.variable + "=" + filepath.Join(dir, netServer.name), attacker.variable + "=" + filepath.Join(dir, attacker.name),
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
 	out, err := cmd.CombinedOutput()

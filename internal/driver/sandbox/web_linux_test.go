@@ -12,8 +12,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -25,37 +23,15 @@ import (
 	"github.com/tine-mcp/tine/internal/testkit"
 )
 
-// netVar names the server of these tests where it is built already.
-const netVar = "TINE_TEST_SANDBOX_NET"
-
-// netServer is the path of the server of these tests.
-var netServer = sync.OnceValues(func() (string, error) {
-	if path := os.Getenv(netVar); path != "" {
-		return path, nil
-	}
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
-	if err != nil {
-		return "", fmt.Errorf("find the module: %w", err)
-	}
-	path := filepath.Join(strings.TrimSpace(string(out)), "bin", "netserver-test")
-	cmd := exec.Command("go", "build", "-o", path, "./testdata/netserver")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the server: %w: %s", err, out)
-	}
-	return path, nil
-})
+// netServer is the server of these tests.
+var netServer = testProgram{name: "netserver", variable: "TINE_TEST_SANDBOX_NET"}
 
 const webPort = 8000
 
 // webSpec is a server that speaks HTTP and has a state.
 func (b *bench) webSpec(t testing.TB, session string, change ...func(*Config)) driver.Spec {
 	t.Helper()
-	path, err := netServer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := b.spec(t, path, fmt.Sprintf("127.0.0.1:%d", webPort))
+	s := b.spec(t, netServer.at(t), fmt.Sprintf("127.0.0.1:%d", webPort))
 	s.Session, s.State = session, filepath.Join(t.TempDir(), "state")
 	options(s).Transport, options(s).Port, options(s).Path = config.ContainerHTTP, webPort, "/"
 	for _, c := range change {
