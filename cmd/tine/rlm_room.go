@@ -106,7 +106,8 @@ func (r *rlmRooms) take(ctx context.Context, flags rlmFlags) (*room, error) {
 		if !errors.Is(err, store.ErrLocked) {
 			return nil, err
 		}
-		if about, err := readRoom(m.dir); err != nil || about.Stage != roomEnding || time.Now().After(late) {
+		// One that is closed is let go of in a moment.
+		if about, err := readRoom(m.dir); err != nil || about.Stage == roomOpen || time.Now().After(late) {
 			break
 		}
 		select {

@@ -153,15 +153,18 @@ func TestRoomsSweep(t *testing.T) {
 	if _, err := os.Stat(other.dir); err == nil {
 		t.Error("the folder of the second client is there")
 	}
-	// One that is being closed is waited for.
-	used.ending()
-	taken := takeLater(t, rooms, flags)
-	used.close()
-	if m := <-taken; m == nil || m.dir != used.dir {
-		t.Error("the next client does not have the room")
-	} else {
-		m.close()
+	// One that is being closed is waited for, also when it says that it is closed.
+	for _, stage := range []string{roomEnding, roomClosed} {
+		if err := used.say(stage); err != nil {
+			t.Fatal(err)
+		}
+		taken := takeLater(t, rooms, flags)
+		used.close()
+		if used = <-taken; used == nil || used.brief {
+			t.Fatal("the next client does not have the room")
+		}
 	}
+	used.close()
 }
 
 // takeLater takes a room in the background.
