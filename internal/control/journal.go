@@ -10,6 +10,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/control/access"
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/store/journal"
@@ -29,8 +30,14 @@ var errNone = &api.Error{Kind: api.KindRefused, Status: http.StatusNotFound, Mes
 func callOf(e *journal.Entry) access.Call {
 	return access.Call{
 		Thing:  access.Thing{Owner: e.Principal, Session: e.Session},
-		Server: e.Server, Denied: e.Mode == record.ModeDenied, Score: e.Method == record.MethodAnnotation,
+		Server: e.Server, Denied: e.Mode == record.ModeDenied, Aside: aside(e.Method),
 	}
+}
+
+// aside reports whether a line of the journal is no call of a tool, but something that is
+// done with the session from outside.
+func aside(method string) bool {
+	return method == record.MethodAnnotation || method == driver.MethodExec || method == driver.MethodPut
 }
 
 // A CallFilter chooses calls. Zero fields choose all.

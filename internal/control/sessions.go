@@ -313,7 +313,7 @@ func (c *Sessions) Trajectory(ctx context.Context, who identity.Principal, id st
 	within := access.Thing{Owner: s.Owner, Session: id}
 	return func(emit func(api.Step) error) error {
 		return c.reg.Trajectory(ctx, id, func(step api.Step) error {
-			if step.Type == api.StepAnnotation && !access.At(who, access.Call{Thing: within, Score: true}, &within).Row {
+			if (step.Type == api.StepAnnotation || aside(step.Method)) && !access.At(who, access.Call{Thing: within, Aside: true}, &within).Row {
 				return nil
 			}
 			if step.Journal == record.ModeDenied {

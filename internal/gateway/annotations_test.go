@@ -41,6 +41,9 @@ func TestAnnotations(t *testing.T) {
 		t.Errorf("annotated %+v", a)
 	}
 	w.annotate(t, s.ID, `{"data":[null]}`, asOps...)
+	if r := w.do(t, "PUT", "/v1/sessions/"+s.ID+"/files/workspace/check.py", "assert 1", asAda...); r.status >= 300 {
+		t.Fatalf("put: %+v", r)
+	}
 	steps := w.steps(t, s.ID, asAda...)
 	calls, notes := ofType(steps, "call"), ofType(steps, "annotation")
 	if len(calls) != 1 || calls[0].ID != called.Call || string(calls[0].Meta) != `{"turn":12345678901234567890}` {
@@ -50,13 +53,17 @@ func TestAnnotations(t *testing.T) {
 		fmt.Sprint(notes[0].TokenIDs, notes[0].Logprobs) != "[1 2 3] [-0.5 NaN -1e-09]" || string(notes[0].Data) != `{"n":12345678901234567890}` || string(notes[1].Data) != `[null]` {
 		t.Errorf("the annotations are %+v", notes)
 	}
-	// The agent in the session neither scores itself nor sees its score.
+	if put := ofType(steps, "put"); len(put) != 1 || put[0].Name != "workspace/check.py" {
+		t.Errorf("what was copied in is %+v", put)
+	}
+	// The agent in the session neither scores itself nor sees its score, or what checks it.
 	mine := bearer(s.Token)
 	if e := w.refused(t, http.StatusForbidden, "POST", "/v1/sessions/"+s.ID+"/annotations", `{"reward":1}`, mine...); e.Kind != api.KindRefused {
 		t.Errorf("with the session's token: %+v", e)
 	}
-	if seen := ofType(w.steps(t, s.ID, mine...), "annotation"); len(seen) > 0 {
-		t.Errorf("the session's token reads %+v", seen)
+	told := w.steps(t, s.ID, mine...)
+	if seen := append(ofType(told, "annotation"), ofType(told, "put")...); len(seen) > 0 || len(ofType(told, "call")) != 1 {
+		t.Errorf("the session's token reads %+v", told)
 	}
 	for _, who := range [][]string{mine, asAda} {
 		n := 0

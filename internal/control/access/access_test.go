@@ -122,6 +122,8 @@ func TestCalls(t *testing.T) {
 		{"user", access.Call{Thing: theirs, Server: "seen"}, nil, access.Look{}},
 		{"user", access.Call{Thing: theirs, Server: "seen"}, session, access.Look{Row: true, Contents: true}},
 		{"token", access.Call{Thing: theirs, Server: "seen"}, session, access.Look{Row: true, Contents: true}},
+		{"token", access.Call{Thing: theirs, Server: "seen", Aside: true}, session, access.Look{}},
+		{"user", access.Call{Thing: theirs, Server: "seen", Aside: true}, session, access.Look{Row: true, Contents: true}},
 		{"viewer", access.Call{Thing: mine, Server: "seen"}, nil, access.Look{Row: true}},
 		{"viewer", access.Call{Thing: mine, Server: "seen"}, session, access.Look{Row: true}},
 		{"viewer", access.Call{Thing: access.Thing{Owner: "vera"}, Server: "seen"}, nil, access.Look{Row: true, Contents: true}},

@@ -10,7 +10,7 @@ type Call struct {
 	Thing
 	Server string
 	Denied bool // a rule kept it from being made
-	Score  bool // it is no call, but an annotation of one or of its session
+	Aside  bool // it is no call of a tool, but an annotation, a command or files that were copied in
 }
 
 // A Look is what of a call may be looked at.
@@ -25,11 +25,11 @@ type Look struct {
 //
 // A denied call shows that there is a server of that name, so its caller finds
 // it only where it knows of the server. A session's token is for the agent in the
-// session, whose rewards and expected answers are not for it to see.
+// session, whose rewards, checks and expected answers are not for it to see.
 func At(who identity.Principal, c Call, session *Thing) Look {
 	inside := session != nil && Uses(who, *session)
 	look := Look{Row: inside || Sees(who, c.Thing), Contents: inside || Uses(who, c.Thing)}
-	if c.Score && who.Session != "" {
+	if c.Aside && who.Session != "" {
 		return Look{}
 	}
 	if c.Denied {
