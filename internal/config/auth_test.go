@@ -98,6 +98,14 @@ func TestIssuerDefaults(t *testing.T) {
 	}
 }
 
+// TestWorkspaceIsNoServer says that the name of the workspace hides the files of a server.
+func TestWorkspaceIsNoServer(t *testing.T) {
+	c := mustParse(t, "servers: {workspace: {builtin: time}}\n", noEnv())
+	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "stands for the session's workspace") {
+		t.Errorf("got %q", c.Warnings)
+	}
+}
+
 func TestRuleWarnings(t *testing.T) {
 	in := `auth:
   rules:

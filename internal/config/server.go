@@ -20,6 +20,9 @@ func (d *decoder) servers(n *Node, c *Config) {
 		if err := checkID(p.Key, d.separator); err != nil {
 			d.fail(p.KeyPos, "%v", err)
 		}
+		if p.Key == WorkspacePlace {
+			d.warn(p.KeyPos, "server %q: where files are copied this name stands for the session's workspace, so that those of this server can't be; give it another name", p.Key)
+		}
 		at := join("servers", p.Key)
 		gone := d.resolve(p.Value, at)
 		s := d.server(p.Key, p.Value, p.KeyPos, at)
