@@ -118,7 +118,7 @@ func TestDockerBasic(t *testing.T) {
 // nothing.
 func TestDockerAdopts(t *testing.T) {
 	t.Parallel()
-	onEngines(t, bothEngines, func(t *testing.T, e *engine) {
+	onEngines(t, oneEngine, func(t *testing.T, e *engine) {
 		g, id := startContainers(t, e, containerServers(e))
 		c := g.client(t)
 		s := openSession(t, c, api.NewSession{})

@@ -58,24 +58,6 @@ func TestDuckDBForks(t *testing.T) {
 	w.finish(g)
 }
 
-// TestDuckDBForksDocker does it with a volume as its state.
-func TestDuckDBForksDocker(t *testing.T) {
-	t.Parallel()
-	need(t, python)
-	e := needPresetEngine(t)
-	needRoom(t, torture.Or[uint64](1e9, 8e9))
-	g, w := startDuck(t, fmt.Sprintf("driver: docker, template: TEMPLATE, docker: {host: %q, image: %s, pull: never, entrypoint: [mcp-server-motherduck]}", e.host, serversImage))
-	id := e.gatewayOf(t, w.parent)
-	stop := w.write()
-	w.batch(torture.Or(2, 3))
-	stop()
-	w.finish(g)
-	if code, err := g.stop(); err != nil || code != 0 {
-		t.Errorf("the gateway ended with %d, %v", code, err)
-	}
-	e.nothingLeft(t, id)
-}
-
 func fileSum(t testing.TB, name string) (sum string, size int64) {
 	t.Helper()
 	f, err := os.Open(name)
