@@ -64,11 +64,11 @@ each = @$(MAKE) --no-print-directory setup & setup=$$!; \
 
 .PHONY: test
 test: ## everything that CI runs: one of each kind
-	$(call each,unit e2e python)
+	$(call each,python unit e2e)
 
 .PHONY: torture
 torture: ## every test at full size, and every platform; takes an hour
-	$(call each,cross unit e2e python,TAGS=torture TESTTIME=60m)
+	$(call each,cross python unit e2e,TAGS=torture TESTTIME=60m)
 
 TESTTIME ?= 20m
 

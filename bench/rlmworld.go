@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"context"
 	_ "embed"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -169,12 +167,8 @@ var jupyterProgram []byte
 // toolsFolder.
 const jupyterPython = "jupyter/bin/python"
 
-// jupyter is a process that has kernels of Jupyter and times them itself: its own pipes
-// are not in the times.
-type jupyter struct {
-	p   *process
-	out *bufio.Reader
-}
+// jupyter is a process that has kernels of Jupyter.
+type jupyter struct{ *driven }
 
 // jupyter starts it, once; it is nil where there is none.
 func (t *trials) jupyter() (*jupyter, error) {
@@ -191,46 +185,12 @@ func (t *trials) jupyter() (*jupyter, error) {
 		t.notes = append(t.notes, "rows about rlm are without jupyter_client and ipykernel; run: make peers")
 		return nil, nil
 	}
-	script := filepath.Join(t.g.dir, "jupyter.py")
-	if err := os.WriteFile(script, jupyterProgram, 0o644); err != nil {
-		return nil, err
-	}
-	p, err := launch(t.g.launcher, t.g.dir, "jupyter", true, python, script, t.g.dir)
+	p, err := t.driven(python, "jupyter.py", jupyterProgram, t.g.dir)
 	if err != nil {
 		return nil, err
 	}
-	t.g.procs = append(t.g.procs, p)
-	t.peer = &jupyter{p, bufio.NewReader(p.stdout)}
+	t.peer = &jupyter{p}
 	return t.peer, nil
-}
-
-// jupyterReply is what it answers.
-type jupyterReply struct {
-	NS    []time.Duration `json:"ns"`
-	PIDs  []int           `json:"pids"` // of all kernels
-	Error string          `json:"error"`
-}
-
-func (j *jupyter) ask(ctx context.Context, request map[string]any) (r jupyterReply, err error) {
-	// A read that nothing answers ends with the process.
-	defer context.AfterFunc(ctx, func() { _ = j.p.cmd.Process.Kill() })()
-	line, err := json.Marshal(request)
-	if err != nil {
-		return r, err
-	}
-	if _, err = j.p.stdin.Write(append(line, '\n')); err == nil {
-		line, err = j.out.ReadBytes('\n')
-	}
-	if err == nil {
-		err = json.Unmarshal(line, &r)
-	}
-	if err == nil && r.Error != "" {
-		err = errors.New(r.Error)
-	}
-	if err != nil {
-		return r, j.p.explain(err)
-	}
-	return r, nil
 }
 
 // begin starts one kernel whose messages arrive, and end ends all.
