@@ -164,7 +164,7 @@ func (c *Journal) shown(e *journal.Entry, look access.Look) api.Call {
 		Error: c.redact.Text(e.Error), Journal: e.Mode, Trace: e.Trace,
 	}
 	if e.Mode == record.ModeDenied {
-		call.Journal = config.JournalMeta
+		call.Journal = deniedMode(e.Result)
 		if !look.Reason {
 			call.Error = ""
 		}
@@ -183,6 +183,15 @@ func (c *Journal) shown(e *journal.Entry, look access.Look) api.Call {
 		call.Arguments = c.redact.JSON(at.Of(e.Params))
 	}
 	return call
+}
+
+// deniedMode is the mode of a denied call as it is shown: whether its arguments and its
+// answer were kept.
+func deniedMode(answer []byte) string {
+	if len(answer) > 0 {
+		return config.JournalFull
+	}
+	return config.JournalMeta
 }
 
 // errGone ends a stream whose principal may not come in any more.

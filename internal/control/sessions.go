@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
@@ -321,7 +320,7 @@ func (c *Sessions) Trajectory(ctx context.Context, who identity.Principal, id st
 				if !look.Row {
 					return nil
 				}
-				if step.Journal = config.JournalMeta; !look.Reason {
+				if step.Journal = deniedMode(step.Result); !look.Reason {
 					step.Error = ""
 				}
 			}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -28,12 +29,14 @@ type absence struct {
 	method  string
 	name    string // of the tool, prompt or resource
 	why     string
+	params  []byte // of a call of a tool in a session
+	answer  string // what its caller is told
 }
 
 // absent writes an absence down. It returns an error for a request that is one too
 // many of its principal.
 func (g *Gateway) absent(who identity.Principal, a absence, rated bool) error {
-	req := &upstream.Request{Method: a.method, Name: a.name, Who: who.Name, Session: a.session}
+	req := &upstream.Request{Method: a.method, Name: a.name, Who: who.Name, Session: a.session, Params: wire.Params{Raw: a.params}}
 	if rated {
 		if e := g.tooMany(who); e != nil {
 			g.reg.Limited(a.server, req, e.Message)
@@ -43,7 +46,7 @@ func (g *Gateway) absent(who identity.Principal, a absence, rated bool) error {
 	if a.entry != nil {
 		a.entry.Denied()
 	}
-	g.reg.Denied(a.server, req, a.why)
+	g.reg.Denied(a.server, req, a.why, a.answer)
 	return nil
 }
 
@@ -158,6 +161,12 @@ func (x *exchange) noServer(t *table, server, name string, answer error) error {
 // away completes an absence and returns the answer to its request.
 func (x *exchange) away(a absence, answer error) error {
 	a.session, a.method = x.sess.ID, x.method
+	if x.method == wire.MethodCallTool {
+		a.params, a.answer = x.params.Raw, answer.Error()
+		if rpc := (*wire.Error)(nil); errors.As(answer, &rpc) {
+			a.answer = rpc.Message
+		}
+	}
 	if err := x.g.absent(x.who, a, !x.inner); err != nil {
 		return upstream.NotSent(err)
 	}

@@ -91,6 +91,27 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
+// TestInventedTools holds that the trajectory has what the caller sent and was told of a tool
+// of no server, where arguments are kept.
+func TestInventedTools(t *testing.T) {
+	t.Parallel()
+	for mode, kept := range map[string]bool{"full": true, "meta": false} {
+		w := openWorlds(t, "journal: {mode: "+mode+"}\n")
+		s := w.open(t, `{}`)
+		r := w.do(t, "POST", "/v1/call", `{"tool":"no__tool","arguments":{"a":1},"session":"`+s.ID+`"}`, "Content-Type", "application/json")
+		if r.status != http.StatusBadRequest {
+			t.Fatalf("%s: %+v", mode, r)
+		}
+		calls := ofType(w.steps(t, s.ID), "call")
+		if len(calls) != 1 || calls[0].Journal != mode {
+			t.Fatalf("%s: %+v", mode, calls)
+		}
+		if got := string(calls[0].Arguments) + string(calls[0].Result); kept && got != `{"a":1}{"code":-32602,"message":"Unknown tool: no__tool"}` || !kept && got != "" {
+			t.Errorf("%s: it has %s", mode, got)
+		}
+	}
+}
+
 func TestAnnotationChecks(t *testing.T) {
 	t.Parallel()
 	w := openWorlds(t, "")

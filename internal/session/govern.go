@@ -2,12 +2,14 @@ package session
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/upstream/policy"
+	"github.com/tine-mcp/tine/internal/wire"
 )
 
 // dropGovernors lets go of what is shared of servers that a catalog no longer
@@ -67,9 +69,16 @@ func (r *Registry) Ended(id string) []upstream.Ended {
 }
 
 // Denied writes down a call of something that its principal can't see, and why: a
-// rule hides it, or there is none. The server is as the caller names it.
-func (r *Registry) Denied(server string, req *upstream.Request, why string) {
-	r.o.Record.Denied(server, req, why)
+// rule hides it, or there is none. The server is as the caller names it. Its arguments and
+// the answer are kept where those of all servers are: otherwise they would tell which
+// servers there are.
+func (r *Registry) Denied(server string, req *upstream.Request, why, answer string) {
+	cfg := r.Catalog().Config
+	full := cfg.Journal.Mode == config.JournalFull && !slices.ContainsFunc(cfg.Servers, func(s config.Server) bool { return s.Journal != "" && s.Journal != config.JournalFull })
+	if !full {
+		req.Params, answer = wire.Params{}, ""
+	}
+	r.o.Record.Denied(server, req, why, answer)
 }
 
 // Limited writes down such a call where it is one too many of its principal.

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -8,6 +9,7 @@ import (
 	"github.com/tine-mcp/tine/internal/store/journal"
 	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
 )
 
 // A request may be refused before it reaches a server's policies: a rule hides the
@@ -17,8 +19,8 @@ import (
 // in the ids of its other calls whether something was written.
 
 // ModeDenied is the mode of a journal entry for a call that was not made, because
-// its principal may not see the target. Its error says why; nothing else of the call
-// is kept.
+// its principal may not see the target. Its error says why, and is not for the caller;
+// its result is the answer, where that and the arguments are kept.
 const ModeDenied = "denied"
 
 // Denied counts a request to the server that its principal may not make.
@@ -27,30 +29,33 @@ func (s *Server) Denied() { s.metrics.Refused(telemetry.RefusedAccess) }
 // Denied records a request that was refused, and why. The server is as the request
 // names it. The outcome is the caller's mistake, as in the answer, which says that
 // there is no such thing.
-func (o *Options) Denied(server string, req *upstream.Request, why string) {
-	o.turnedAway(server, req, api.KindInvalid, why, ModeDenied)
+func (o *Options) Denied(server string, req *upstream.Request, why, answer string) {
+	e := &journal.Entry{Params: req.Params.Raw, Mode: ModeDenied}
+	if answer != "" {
+		e.Result = fmt.Appendf(nil, `{"code":%d,"message":%s}`, wire.CodeInvalidParams, wire.Quote(answer))
+	}
+	o.turnedAway(e, server, req, api.KindInvalid, why)
 }
 
 // Limited is Denied for a principal that makes too many requests.
 func (o *Options) Limited(server string, req *upstream.Request, why string) {
-	o.turnedAway(server, req, api.KindRefused, why, config.JournalMeta)
+	o.turnedAway(&journal.Entry{Mode: config.JournalMeta}, server, req, api.KindRefused, why)
 }
 
 // NotMade records a request to an unknown server, which was not made.
 func (o *Options) NotMade(server string, req *upstream.Request, why *api.Error) {
 	if journalled(req.Method) {
-		o.turnedAway(server, req, why.Kind, o.Redact.Text(why.Message), config.JournalMeta)
+		o.turnedAway(&journal.Entry{Mode: config.JournalMeta}, server, req, why.Kind, o.Redact.Text(why.Message))
 	}
 }
 
-func (o *Options) turnedAway(server string, req *upstream.Request, kind api.Kind, why, mode string) {
+func (o *Options) turnedAway(e *journal.Entry, server string, req *upstream.Request, kind api.Kind, why string) {
 	if o.Journal == nil {
 		return
 	}
-	err := o.Journal.Append(&journal.Entry{
-		At: time.Now(), Principal: req.Who, Session: req.Session, Server: clip(server), Method: clip(req.Method),
-		Name: clip(req.Name), Outcome: string(kind), Error: clip(why), Mode: mode,
-	})
+	e.At, e.Principal, e.Session, e.Server = time.Now(), req.Who, req.Session, clip(server)
+	e.Method, e.Name, e.Outcome, e.Error = clip(req.Method), clip(req.Name), string(kind), clip(why)
+	err := o.Journal.Append(e)
 	if err != nil {
 		o.Metrics.JournalError()
 	}

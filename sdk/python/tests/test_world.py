@@ -45,6 +45,14 @@ async def test_a_mistake_is_a_result(t: tineworld.Tine, tool: str) -> None:
         assert w.failed is None
 
 
+async def test_invented_tools_are_in_the_messages(t: tineworld.Tine) -> None:
+    async with t.open(servers=["files"]) as w:
+        read = [(await w.call(name, args={"a": 1})).text for name in ("invented", "nowhere__invented")]
+        told = await w.to_messages()
+        assert [m["content"] for m in told if m["role"] == "tool"] == read
+        assert [m["tool_calls"][0]["function"]["arguments"] for m in told if m["role"] == "assistant"] == ['{"a": 1}'] * 2
+
+
 async def test_forks_are_apart_and_closed_by_their_block(t: tineworld.Tine) -> None:
     async with t.open(servers=["files"]) as w:
         await w.call("files__write_file", path="a.txt", content="root")

@@ -96,7 +96,8 @@ def _answer(s: Step, name: str) -> result.Result:
     if isinstance(answer, dict) and ("content" in answer or "structuredContent" in answer):
         return result.from_wire(name, answer, s["id"])
     if s.get("outcome") in ("invalid", "tool", "timeout"):  # an error of the protocol
-        return result.failed(name, s["outcome"], s.get("error") or s["outcome"])
+        words = answer.get("message") if isinstance(answer, dict) else None
+        return result.failed(name, s["outcome"], words or s.get("error") or s["outcome"])
     raise _incomplete(s, "result", s.get("error") or s.get("outcome") or "unknown")
 
 
