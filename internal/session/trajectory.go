@@ -242,22 +242,40 @@ func forks(e store.Event, child string) bool {
 	return json.Unmarshal(e.Data, &d) == nil && slices.Contains(d.Children, child)
 }
 
-// undoneBy tells which calls a rewind among the events took back.
+// undoneBy tells which calls of a session are not in the state that its rewinds led to, of
+// which any may be to an older or a newer snapshot.
 func undoneBy(events []store.Event) func(seq int64) bool {
 	type span struct{ after, upTo int64 }
-	var gone []span
+	const open = 1 << 62
+	// upTo is what is left of spans where calls count up to one.
+	upTo := func(spans []span, call int64) []span {
+		var out []span
+		for _, s := range spans {
+			if s.upTo = min(s.upTo, call); s.after < s.upTo {
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	now := []span{{0, open}}
+	had := make(map[string][]span) // by a snapshot
 	for _, e := range events {
 		var d eventData
-		if e.Kind == eventRewound && json.Unmarshal(e.Data, &d) == nil {
-			gone = append(gone, span{d.To, e.Call})
+		if json.Unmarshal(e.Data, &d) != nil {
+			continue
+		}
+		switch e.Kind {
+		case eventSnapshot:
+			had[d.Snapshot] = now
+		case eventRewound:
+			then, ok := had[d.Snapshot]
+			if !ok {
+				then = now
+			}
+			now = append(upTo(then, d.To), span{e.Call, open})
 		}
 	}
 	return func(seq int64) bool {
-		for _, g := range gone {
-			if seq > g.after && seq <= g.upTo {
-				return true
-			}
-		}
-		return false
+		return !slices.ContainsFunc(now, func(s span) bool { return seq > s.after && seq <= s.upTo })
 	}
 }

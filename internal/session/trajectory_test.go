@@ -119,6 +119,30 @@ func TestTrajectory(t *testing.T) {
 	}
 }
 
+// A search goes back and forth between snapshots: what the state has counts, and no more.
+func TestTrajectoryOfASearch(t *testing.T) {
+	w := recording(t, kept)
+	s := w.opened(session.OpenOptions{})
+	set(t, s, "own", "it", "a")
+	first := w.frozen(s, "")
+	set(t, s, "own", "it", "b")
+	second := w.frozen(s, "")
+	set(t, s, "own", "it", "c")
+	w.rewound(s, first.ID)
+	set(t, s, "own", "it", "d")
+	third := w.frozen(s, "")
+	wantStory(t, w, "the way back", s.ID, "session a snapshot ~b snapshot ~c rewind d snapshot")
+	w.rewound(s, second.ID)
+	set(t, s, "own", "it", "e")
+	wantStory(t, w, "the way forth", s.ID, "session a snapshot b snapshot ~c rewind ~d snapshot rewind e")
+	child := w.fork(s, 1)[0]
+	w.rewound(s, third.ID)
+	wantStory(t, w, "the other branch", s.ID, "session a snapshot ~b snapshot ~c rewind d snapshot rewind ~e fork rewind")
+	wantStory(t, w, "a fork", child.ID, "session a snapshot b snapshot ~c rewind ~d snapshot rewind e fork session")
+	w.rewound(s, first.ID)
+	wantStory(t, w, "the beginning", s.ID, "session a snapshot ~b snapshot ~c rewind ~d snapshot rewind ~e fork rewind rewind")
+}
+
 // Of five generations each tells what is behind it, also when all others are
 // closed, and nothing of its siblings.
 func TestTrajectoryOfGenerations(t *testing.T) {
