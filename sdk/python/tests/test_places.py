@@ -31,6 +31,17 @@ async def test_annotations_are_in_the_trajectory(t: tineworld.Tine) -> None:
         await w.annotate()
 
 
+async def test_a_call_without_an_id_is_not_taken_for_the_whole_world(t: tineworld.Tine) -> None:
+    async with t.open(servers=["files"]) as w:
+        invented = await w.call("invented")
+        for call in ("", tineworld.Result("invented")):
+            with pytest.raises(tineworld.Invalid, match=r"trajectory\(\)"):
+                await w.annotate(call=call, reward=-1)
+        assert trajectory.rewards(await w.trajectory()) == []
+        await w.annotate(call=trajectory.calls(await w.trajectory())[0]["id"], reward=-1)
+        assert invented.is_error and trajectory.rewards(await w.trajectory()) == [-1]
+
+
 async def test_trajectories_of_many_worlds(t: tineworld.Tine) -> None:
     rig.need(t, "GET /v1/trajectories")
     async with t.open(servers=["files"], labels={"run": "export"}) as w, w.fork(3) as ws:

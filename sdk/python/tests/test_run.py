@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import random
+import signal
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,6 +102,87 @@ async def test_a_root_that_fails_is_opened_again_or_drops_its_group(t: tineworld
     assert [(k.task, k.attempts) for k in done.kept] == [("once", 2)] * 3
     assert [(d.task, d.kind, d.attempts, d.session) for d in done.dropped] == [("always", "lost", 2, "")] * 3
     assert await t.sessions(labels={"run": "root"}) == []
+
+
+async def test_a_failure_that_the_episode_caught_is_a_failure(t: tineworld.Tine) -> None:
+    async def episode(w: World, _: None) -> float:
+        try:
+            await w.call("fault__die")
+        except tineworld.WorldFailed:
+            pass
+        return 1.0
+
+    done = await t.run([Group(None, size=2, servers=["fault"])], episode)
+    assert done.kept == [] and [d.kind for d in done.dropped] == ["lost"] * 2
+
+
+async def test_a_server_that_was_killed_and_came_back_is_a_failure() -> None:
+    """Its calls succeed, since it restarts on its declared state; the gateway knows of the damage."""
+    config = {"servers": {"fault": rig.fault_server(state=["data"], fork="files")}}
+    pids: list[int] = []
+
+    async def episode(w: World, kill: bool) -> int:
+        pid = (await w.call("fault__count")).data["pid"]
+        if kill:
+            os.kill(pid, signal.SIGKILL)
+
+            async def gone() -> bool:
+                return not Path(f"/proc/{pid}").exists()
+
+            await rig.eventually("the server has ended", gone)
+        pids.append((await w.call("fault__count")).data["pid"])
+        return int(pids[-1] != pid)
+
+    async with tineworld.local(config, binary=rig.tine_binary()) as t:
+        done = await t.run([Group(kill, size=1) for kill in (False, True)], episode)
+    assert [(k.task, k.value) for k in done.kept] == [(False, 0)]
+    assert [(d.task, d.kind, "damaged" in str(d.error)) for d in done.dropped] == [(True, "lost", True)] and len(pids) == 2
+
+
+async def test_an_episode_may_close_its_world(t: tineworld.Tine) -> None:
+    async def episode(w: World, _: None) -> int:
+        await w.close()
+        return 1
+
+    done = await t.run([Group(None, size=2, servers=["files"])], episode)
+    assert [k.value for k in done.kept] == [1, 1]
+
+
+async def test_a_failure_that_the_setup_caught_is_a_failure(t: tineworld.Tine) -> None:
+    async def setup(w: World, _: None) -> None:
+        with contextlib.suppress(tineworld.WorldFailed):
+            await w.call("fault__die")
+
+    done = await t.run([Group(None, size=2, servers=["fault"], setup=setup)], read_nothing)
+    assert done.kept == [] and [d.kind for d in done.dropped] == ["lost"] * 2
+
+
+async def read_nothing(w: World, task: Any) -> None:
+    pass
+
+
+async def test_an_error_result_in_the_setup_is_raised(t: tineworld.Tine) -> None:
+    async def wrong_tool(w: World, _: None) -> None:
+        await w.call("files__wrote_file", path="goal.txt", content="1")
+
+    async def batch(w: World, _: None) -> None:
+        await t.call_many([(w, "files__read_text_file", {"path": "absent"})])
+
+    async def plain(w: World, _: None) -> None:
+        with pytest.raises(tineworld.SetupFailed, match="absent"):
+            await w.call("files__read_text_file", path="absent")
+
+    async def episode(w: World, _: None) -> bool:
+        return (await w.call("files__read_text_file", path="absent")).is_error
+
+    for setup in (wrong_tool, batch):
+        with pytest.raises(tineworld.SetupFailed, match="files__wrote_file|absent"):
+            await t.run([Group(None, size=2, servers=["files"], setup=setup, labels={"run": "typo"})], episode)
+    assert await t.sessions(labels={"run": "typo"}) == []
+    done = await t.run([Group(None, size=2, servers=["files"], setup=plain)], episode)
+    assert [k.value for k in done.kept] == [True, True], "an episode gets error results"
+    with pytest.raises(tineworld.Invalid, match="not a coroutine function"):
+        await t.run([Group(None, servers=["files"], setup=lambda w, task: None)], episode)
 
 
 async def test_an_error_of_the_episode_ends_the_run_and_leaves_nothing(t: tineworld.Tine) -> None:

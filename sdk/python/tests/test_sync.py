@@ -7,6 +7,9 @@ import inspect
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import pytest
 import rig
@@ -68,6 +71,56 @@ def test_run_with_plain_functions(gateway: rig.Gateway) -> None:
         done = t.run([Group(goal, size=2, servers=["files", "fault"]) for goal in range(3)], episode, setup=setup, concurrency=4)
     assert [k.value for k in done.kept] == ["0", "0", "2", "2"]
     assert [d.kind for d in done.dropped] == ["lost", "lost"]
+
+
+def test_the_setup_of_a_group_gets_the_same_world_as_the_episode(gateway: rig.Gateway) -> None:
+    worlds: list[object] = []
+
+    def own(w: sync.World, goal: int) -> None:
+        worlds.append(w)
+        w.call("files__write_file", path="goal.txt", content="own")
+
+    def common(w: sync.World, goal: int) -> None:
+        w.call("files__write_file", path="goal.txt", content="common")
+
+    def episode(w: sync.World, goal: int) -> str:
+        worlds.append(w)
+        return w.call("files__read_text_file", path="goal.txt").text
+
+    with sync.connect(gateway.url) as t:
+        groups = [Group(0, size=1, servers=["files"], setup=own), Group(1, size=1, servers=["files"])]
+        done = t.run(groups, episode, setup=common)
+    assert [k.value for k in done.kept] == ["own", "common"]
+    assert all(isinstance(w, sync.World) for w in worlds)
+
+
+def test_run_refuses_what_would_have_to_be_awaited(gateway: rig.Gateway) -> None:
+    played: list[int] = []
+
+    async def episode(w: sync.World, goal: int) -> int:
+        played.append(goal)
+        return goal
+
+    class Callable:
+        async def __call__(self, w: sync.World, goal: int) -> None:
+            played.append(goal)
+
+    def plain(w: sync.World, goal: int) -> int:
+        return goal
+
+    def hidden(w: sync.World, goal: int) -> Any:
+        return episode(w, goal)
+
+    group = Group(0, size=1, servers=["files"], labels={"run": "awaited"})
+    with sync.connect(gateway.url) as t:
+        for wrong in (episode, Callable(), partial(episode), hidden):
+            with pytest.raises(tineworld.Invalid, match="the episode of tineworld.sync must be a plain function"):
+                t.run([group], wrong)
+            with pytest.raises(tineworld.Invalid, match="the setup of tineworld.sync must be a plain function"):
+                t.run([replace(group, setup=wrong)], plain)
+        with pytest.raises(tineworld.Invalid, match="the setup of tineworld.sync must be a plain function"):
+            t.run([group], plain, setup=episode)  # type: ignore[arg-type]
+        assert t.sessions(labels={"run": "awaited"}) == [] and played == []
 
 
 def test_errors_come_as_they_are(gateway: rig.Gateway) -> None:

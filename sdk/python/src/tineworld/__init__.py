@@ -12,7 +12,7 @@ from ._opening import Opening
 from ._places import Executed
 from ._session import Spec
 from .client import Tine, connect
-from .errors import Infrastructure, Invalid, Kind, Lost, NoGateway, Refused, Timeout, TineError, WorldClosed, WorldFailed
+from .errors import Infrastructure, Invalid, Kind, Lost, NoGateway, Refused, SetupFailed, Timeout, TineError, UnusableFiles, WorldClosed, WorldFailed
 from .local import local
 from .messages import Format, Message, MessageFormat
 from .result import Result
@@ -38,12 +38,14 @@ __all__ = [
     "Refused",
     "Result",
     "Rollouts",
+    "SetupFailed",
     "Spec",
     "Step",
     "Tine",
     "TineError",
     "Timeout",
     "Timeouts",
+    "UnusableFiles",
     "World",
     "WorldClosed",
     "WorldFailed",

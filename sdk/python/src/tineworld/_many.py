@@ -84,9 +84,9 @@ class Many(ABC):
         for (world, tool, _), outcome in zip(calls, outcomes, strict=True):
             try:
                 if isinstance(outcome, TineError):
-                    out.append(world._told(tool, outcome))
+                    out.append(world._sound(world._told(tool, outcome)))
                 else:
-                    out.append(result.from_wire(tool, outcome.get("result"), str(outcome.get("call") or "")))
+                    out.append(world._sound(result.from_wire(tool, outcome.get("result"), str(outcome.get("call") or ""))))
             except WorldFailed as error:
                 out.append(world._fail(error))
         return out

@@ -47,6 +47,11 @@ class Invalid(TineError):
     """The program's own request is wrong: an unknown snapshot, a bad label, a bad URL."""
 
 
+class SetupFailed(TineError):
+    """A tool answered a call of a group's setup with an error: the rollouts would begin with another
+    state than the one that was meant."""
+
+
 class WorldClosed(TineError):
     """The program uses a world that it has closed."""
 
@@ -79,6 +84,11 @@ class Refused(WorldFailed):
     """A limit, a rule, a token or a full machine refused it."""
 
     kind = "refused"
+
+
+class UnusableFiles(Refused):
+    """What the policy left at a path can't be read or replaced, such as a FIFO, or a link that leads
+    out. The world is whole: an episode that catches this may score the rollout."""
 
 
 class NoGateway(Infrastructure):

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .errors import Invalid
@@ -68,6 +68,18 @@ class ToolCall:
     name: str
     #: The arguments, or why they can't be used.
     arguments: dict[str, Any] | str
+    #: Arguments that can't be used, as the model wrote them.
+    given: str = field(default="", compare=False)
+
+
+def said(message: Any) -> str:
+    """The text of an assistant's message, without what it thought."""
+    plain = _plain(message)
+    content = plain.get("content") if isinstance(plain, Mapping) else None
+    if isinstance(content, str):
+        return content
+    blocks = [_plain(block) for block in content] if isinstance(content, (list, tuple)) else []
+    return "".join(str(block.get("text") or "") for block in blocks if isinstance(block, Mapping) and block.get("type") == "text")
 
 
 def tool_calls(message: Any) -> tuple[MessageFormat, list[ToolCall]]:
@@ -83,7 +95,7 @@ def tool_calls(message: Any) -> tuple[MessageFormat, list[ToolCall]]:
     blocks = [_plain(block) for block in content] if isinstance(content, (list, tuple)) else []
     uses = [block for block in blocks if isinstance(block, Mapping) and block.get("type") == "tool_use"]
     if uses:
-        return "anthropic", [ToolCall(str(use["id"]), str(use["name"]), _object(use.get("input"), str(use["name"]))) for use in uses]
+        return "anthropic", [_tool_call(str(use["id"]), str(use["name"]), use.get("input")) for use in uses]
     if "content" not in plain and "tool_calls" not in plain:
         raise Invalid("the message has neither content nor tool_calls; give act() the assistant's message, not the whole response")
     return ("anthropic" if blocks else "openai"), []
@@ -104,8 +116,13 @@ def _openai_call(call: Any) -> ToolCall:
         try:
             given = json.loads(given) if given.strip() else {}
         except ValueError as error:
-            return ToolCall(str(call.get("id")), name, f"the arguments of {name} are not JSON: {error}")
-    return ToolCall(str(call.get("id")), name, _object(given, name))
+            return ToolCall(str(call.get("id")), name, f"the arguments of {name} are not JSON: {error}", function["arguments"])
+    return _tool_call(str(call.get("id")), name, given)
+
+
+def _tool_call(id: str, name: str, given: Any) -> ToolCall:
+    arguments = _object(given, name)
+    return ToolCall(id, name, arguments, "" if isinstance(arguments, dict) else json.dumps(given, ensure_ascii=False, default=str))
 
 
 def _object(given: Any, name: str) -> dict[str, Any] | str:

@@ -3,24 +3,30 @@
 A group is one starting state that several rollouts share: its world is opened and set up once,
 then forked. An episode is played in each fork. What it returns is kept; an episode whose world
 failed is played again in another fork, as often as `retry_world_failures` says, and is dropped
-after that. Any other exception of an episode ends the run.
+after that, also if the episode caught the failure or did not notice it: the gateway is asked after
+each episode. Any other exception of an episode ends the run.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
+import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from . import trajectory
+from ._features import MissingFeature
 from ._session import Spec
-from .errors import Invalid, Kind, WorldFailed
+from .errors import Invalid, Kind, Refused, WorldFailed
 
 if TYPE_CHECKING:
     from .client import Tine
     from .world import Timeouts, World
 
+log = logging.getLogger("tineworld")
 Task = TypeVar("Task")
 R = TypeVar("R")
 
@@ -39,8 +45,10 @@ class Group(Generic[Task]):
     servers: Sequence[str] | None = None
     template: str | None = None
     labels: Mapping[str, str] | None = None
-    #: Called with the world before it is forked.
-    setup: Callable[[World, Task], Awaitable[None]] | None = None
+    #: Called with the world before it is forked: a coroutine function, or with `tineworld.sync` a
+    #: plain one, which gets the synchronous World. A call in it that gives an error result raises
+    #: SetupFailed, which ends the run unless the setup catches it.
+    setup: Callable[[Any, Task], Awaitable[object] | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -188,17 +196,35 @@ class _Player(Generic[Task, R]):
         root = await self._tine.open_spec(Spec(group.servers, group.template, group.labels))
         try:
             if group.setup is not None:
-                await group.setup(root, group.task)
+                await self._set_up(root, group.setup)
+                await self._mark(root)
         except BaseException:
             await self._leave(root)
             raise
         return root
+
+    async def _set_up(self, root: World, setup: Callable[[Any, Task], Awaitable[object] | None]) -> None:
+        root.strict = True
+        made = setup(root, self._group.task)
+        if not inspect.isawaitable(made):
+            raise Invalid("the setup of a group is not a coroutine function; write `async def`, or use tineworld.sync")
+        await made
+        root.strict = False
+        await root.check()
+
+    async def _mark(self, root: World) -> None:
+        """Notes in the trajectory where the rollouts begin, for `to_messages`."""
+        try:
+            await root.annotate(data={trajectory.SETUP: "done"})
+        except (MissingFeature, Refused) as error:
+            log.warning("to_messages() of the rollouts of %s has the calls of their setup, too: %s", root.id, error)
 
     async def _one(self, left: dict[int, int], index: int, world: World) -> None:
         world.timeouts = self._timeouts
         try:
             async with world, self._seats:
                 value = await self._episode(world, self._group.task)
+                await world.check()
         except WorldFailed as error:
             self._missed(left, world.id, error, [index])
             return

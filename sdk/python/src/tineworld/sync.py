@@ -10,9 +10,11 @@ threads at once.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
@@ -24,11 +26,11 @@ from ._places import Executed
 from ._session import Spec
 from ._thread import LoopThread
 from .client import Options
-from .errors import WorldFailed
+from .errors import Invalid, WorldFailed
 from .messages import Format, Message, MessageFormat
 from .result import Result
 from .rollouts import Group, Rollouts
-from .trajectory import Step
+from .trajectory import Start, Step
 from .world import Timeouts
 
 T = TypeVar("T")
@@ -63,6 +65,14 @@ def _start(opening: Callable[[], Opening[_client.Tine]]) -> Tine:
     except BaseException:
         thread.stop()
         raise
+
+
+_NOT_PLAIN = "the {} of tineworld.sync must be a plain function, but it {}; write it without async, or run it with tineworld.connect"
+
+
+def _plain(what: str, function: object) -> None:
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):
+        raise Invalid(_NOT_PLAIN.format(what, "is a coroutine function"))
 
 
 async def _wait(opening: Opening[T]) -> T:
@@ -142,20 +152,35 @@ class Tine:
         timeouts: Timeouts = "drop",
     ) -> Rollouts[Task, R]:
         """Plays an episode in each world of each group, each in a thread. `setup` is called with the
-        world of each group before it is forked."""
+        world of each group that has none of its own, before it is forked. These are plain functions,
+        which get a World without `await`."""
+        todo = list(groups)
+        _plain("episode", episode)
+        for function in [setup, *(group.setup for group in todo)]:
+            _plain("setup", function)
         with ThreadPoolExecutor(concurrency + 8, "tineworld-episode") as pool:
 
+            async def call(what: str, function: Callable[[World, Task], T], world: _world.World, task: Task) -> T:
+                made = await asyncio.get_running_loop().run_in_executor(pool, function, self._world(world), task)
+                if inspect.isawaitable(made):
+                    if inspect.iscoroutine(made):
+                        made.close()
+                    raise Invalid(_NOT_PLAIN.format(what, "returns an awaitable, so that nothing was played"))
+                return made
+
+            def prepared(group: Group[Task]) -> Group[Task]:
+                own: Callable[[World, Task], Any] | None = group.setup or setup
+                if own is None:
+                    return group
+                chosen = own
+                return replace(group, setup=lambda world, task: call("setup", chosen, world, task))
+
             async def play(world: _world.World, task: Task) -> R:
-                return await asyncio.get_running_loop().run_in_executor(pool, episode, self._world(world), task)
+                return await call("episode", episode, world, task)
 
-            async def prepare(world: _world.World, task: Task) -> None:
-                if setup is not None:
-                    await asyncio.get_running_loop().run_in_executor(pool, setup, self._world(world), task)
-
-            prepared = [Group(g.task, g.size, g.servers, g.template, g.labels, g.setup or prepare) for g in groups]
             return self._run(
                 self._tine.run(
-                    prepared, play, concurrency=concurrency, retry_world_failures=retry_world_failures, timeouts=timeouts
+                    [prepared(g) for g in todo], play, concurrency=concurrency, retry_world_failures=retry_world_failures, timeouts=timeouts
                 )
             )
 
@@ -276,9 +301,9 @@ class World:
         """Every step from the first ancestor to this world."""
         return self._run(self._world.trajectory())
 
-    def to_messages(self, format: MessageFormat = "openai") -> list[Message]:
-        """The trajectory as a conversation."""
-        return self._run(self._world.to_messages(format))
+    def to_messages(self, format: MessageFormat = "openai", *, start: Start = "setup") -> list[Message]:
+        """The trajectory as a conversation; see `tineworld.World.to_messages`."""
+        return self._run(self._world.to_messages(format, start=start))
 
     def exec(
         self,

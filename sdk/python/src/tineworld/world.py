@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import messages, result, trajectory
+from ._features import MissingFeature
 from ._opening import Opening
 from ._places import Places
 from ._wire import Ask, encode, new_key
-from .errors import BrokenOff, Infrastructure, Invalid, Lost, Timeout, ToolFailed, WorldFailed, from_api
+from .errors import BrokenOff, Infrastructure, Invalid, Lost, Refused, SetupFailed, Timeout, ToolFailed, WorldFailed, from_api
 from .messages import Format, Message, MessageFormat
 from .result import Result
-from .trajectory import Step
+from .trajectory import Start, Step
 
 if TYPE_CHECKING:
     from .client import Tine
@@ -42,6 +44,8 @@ class World(Places):
         self.labels: dict[str, str] = dict(session.get("labels") or {})
         #: What becomes of a call that takes too long.
         self.timeouts: Timeouts = timeouts
+        #: Whether `call` raises SetupFailed for an error result, as in the setup of a group.
+        self.strict = False
         self._names = dict(names or {})  # the tools by the names that models were given
 
     def __repr__(self) -> str:
@@ -58,8 +62,16 @@ class World(Places):
             if twice := sorted(args.keys() & arguments.keys()):
                 raise Invalid(f"{tool}: {', '.join(twice)} is given twice, by keyword and in args")
             arguments = {**args, **arguments}
+        return self._sound(await self._play(tool, arguments, timeout))
+
+    def _sound(self, got: Result) -> Result:
+        if self.strict and got.is_error:
+            raise SetupFailed(f"{got.tool} in the setup of a group: {messages.as_text(got)}; mend the call, or catch SetupFailed if this is meant")
+        return got
+
+    async def _play(self, tool: str, arguments: Mapping[str, Any], timeout: float | None, turn: Mapping[str, Any] | None = None) -> Result:
         try:
-            return await self._call(tool, arguments, timeout)
+            return await self._call(tool, arguments, timeout, turn)
         except Timeout as error:
             if self.timeouts == "score":
                 return result.failed(tool, error.kind, str(error))
@@ -67,8 +79,10 @@ class World(Places):
         except WorldFailed as error:
             raise self._fail(error) from error.__cause__
 
-    async def _call(self, tool: str, arguments: dict[str, Any], timeout: float | None) -> Result:
+    async def _call(self, tool: str, arguments: Mapping[str, Any], timeout: float | None, turn: Mapping[str, Any] | None) -> Result:
         body = self._request(tool, arguments)
+        if turn is not None and self._tine.features.takes("CallRequest", "meta"):
+            body["meta"] = {trajectory.TURN: turn}
         guard = None
         if timeout is not None:
             if not 0 < timeout < math.inf:
@@ -114,18 +128,33 @@ class World(Places):
         messages to append: one for each call in OpenAI's form, one for all in Anthropic's. A
         message without tool calls gives none.
 
+        Each call carries the turn that it belongs to in its `_meta`, for `to_messages`: the model's
+        id and name of the call, and with the first call the message's text.
+
         >>> conversation += [message, *await w.act(message)]
         """
         self._usable()
         form, asked = messages.tool_calls(message)
+        text, turn = messages.said(message), secrets.token_hex(8)
         done: list[tuple[str, Result]] = []
-        for call in asked:
+        for at, call in enumerate(asked):
+            part: dict[str, Any] = {"turn": turn, "at": at, "of": len(asked), "id": call.id, "name": call.name}
+            if text and at == 0:
+                part["text"] = text
             name = self._names.get(call.name, call.name)
             if isinstance(call.arguments, str):
+                await self._note(part | {"arguments": call.given, "answer": call.arguments})
                 done.append((call.id, result.failed(name, "invalid", call.arguments)))
             else:
-                done.append((call.id, await self.call(name, args=call.arguments, timeout=timeout)))
+                done.append((call.id, await self._play(name, call.arguments, timeout, part)))
         return messages.answers(form, done)
+
+    async def _note(self, part: Mapping[str, Any]) -> None:
+        """Writes a tool call that could not be made into the trajectory, as an annotation."""
+        try:
+            await self.annotate(data={trajectory.TURN: part})
+        except (MissingFeature, Invalid, Refused) as error:
+            log.warning("a call of %s with unusable arguments is not in the trajectory of %s: %s", part["name"], self.id, error)
 
     async def tools(self, format: Format = "openai") -> list[dict[str, Any]]:
         """The tools of this world, as a model API takes them. A name that the APIs refuse is
@@ -214,6 +243,8 @@ class World(Places):
             if not call.call:
                 raise Invalid(f"this gateway gives no id with the result of {call.tool}; take the id of the call from trajectory()")
             call = call.call
+        if call == "":
+            raise Invalid("call is empty: this call's result has no id; take the id from trajectory(), or leave call out to annotate the whole world")
         given = {"reward": reward, "text": text, "data": data, "call": call}
         given["token_ids"] = None if token_ids is None else list(token_ids)
         given["logprobs"] = None if logprobs is None else list(logprobs)
@@ -229,9 +260,11 @@ class World(Places):
         read after the world is closed, too."""
         return await self._tine.trajectory(self.id)
 
-    async def to_messages(self, format: MessageFormat = "openai") -> list[Message]:
-        """The trajectory as a conversation."""
-        return trajectory.to_messages(await self.trajectory(), format)
+    async def to_messages(self, format: MessageFormat = "openai", *, start: Start = "setup") -> list[Message]:
+        """The trajectory as a conversation. It begins after the setup of the group that this world is
+        a rollout of; with `start="fork"` where this world was forked, with "all" at its first
+        ancestor."""
+        return trajectory.to_messages(await self.trajectory(), format, start=start)
 
     async def close(self) -> None:
         """Closes this world and what it owns. It may be called twice."""
