@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -154,6 +156,84 @@ def test_folders_travel_whole_and_stay_inside(tmp_path: Path) -> None:
     _tar.unpack(_tar.pack(tmp_path / "a"), tmp_path / "z")
     assert (tmp_path / "z" / "b" / "c.txt").read_bytes() == b"\x00\xff"
     assert (tmp_path / "z" / "run.sh").stat().st_mode & 0o111
+
+
+def _tar_of(*members: tuple[str, bytes, str]) -> bytes:
+    """A tar file of names, types, and contents or the targets of links."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, kind, what in members:
+            info = tarfile.TarInfo(name)
+            info.type, info.mode = kind, 0o6777
+            if kind == tarfile.REGTYPE:
+                info.size = len(what)
+            elif kind in (tarfile.SYMTYPE, tarfile.LNKTYPE):
+                info.linkname = what
+            tar.addfile(info, io.BytesIO(what.encode()))
+    return out.getvalue()
+
+
+def test_what_leads_out_of_a_folder_is_left_out_of_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    to = tmp_path / "a" / "to"
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "kept.txt").write_text("kept")
+    out = "../../outside"
+    wrong = [
+        ("abs", tarfile.SYMTYPE, str(tmp_path / "outside")),
+        ("up", tarfile.SYMTYPE, out),
+        ("d/far", tarfile.SYMTYPE, "../.."),
+        ("d/over", tarfile.SYMTYPE, "here/../../.."),
+        ("/abs.txt", tarfile.REGTYPE, "x"),
+        ("../up.txt", tarfile.REGTYPE, "x"),
+        ("d/../../../up.txt", tarfile.REGTYPE, "x"),
+        ("fifo", tarfile.FIFOTYPE, ""),
+        ("dev", tarfile.CHRTYPE, ""),
+        ("hard", tarfile.LNKTYPE, out + "/kept.txt"),
+        ("loop2", tarfile.LNKTYPE, "loop"),
+        ("n" * 300, tarfile.REGTYPE, "x"),
+        ("d/f.txt/below", tarfile.REGTYPE, "x"),
+    ]
+    right = [
+        ("./", tarfile.DIRTYPE, ""),
+        ("loop", tarfile.SYMTYPE, "loop"),
+        ("d", tarfile.DIRTYPE, ""),
+        ("d/f.txt", tarfile.REGTYPE, "text"),
+        ("d/here", tarfile.SYMTYPE, "."),
+        ("d/root", tarfile.SYMTYPE, ".."),
+        ("dangling", tarfile.SYMTYPE, "d/absent"),
+        ("other", tarfile.LNKTYPE, "d/f.txt"),
+    ]
+    _tar.unpack(_tar_of(*right, *wrong), to)
+    assert sorted(p.relative_to(to).as_posix() for p in to.rglob("*")) == ["d", "d/f.txt", "d/here", "d/root", "dangling", "loop", "other"]
+    assert [(to / name).read_text() for name in ("d/f.txt", "d/here/f.txt", "d/root/other")] == ["text"] * 3
+    assert (to / "d" / "f.txt").stat().st_mode & 0o7777 == 0o755 and (to / "other").stat().st_nlink == 1
+    assert len(caplog.records) == len(wrong) and all(ascii(name) in caplog.text for name, _, _ in wrong)
+    assert [p.name for p in (tmp_path / "outside").iterdir()] == ["kept.txt"] and sorted(p.name for p in tmp_path.iterdir()) == ["a", "outside"]
+
+
+def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "f.txt").write_text("kept")
+    to = tmp_path / "to"
+    to.mkdir()
+    (to / "folder").symlink_to("../outside")
+    (to / "file").symlink_to("../outside/f.txt")
+    # Also if the tar file has the link before what goes through it.
+    through = [("folder/f.txt", tarfile.REGTYPE, "x"), ("link", tarfile.SYMTYPE, "d"), ("link/new", tarfile.REGTYPE, "x")]
+    _tar.unpack(_tar_of(*through, ("file", tarfile.REGTYPE, "new"), ("folder", tarfile.DIRTYPE, "")), to)
+    assert [(p.name, p.read_text()) for p in (tmp_path / "outside").iterdir()] == [("f.txt", "kept")]
+    assert (to / "file").read_text() == "new" and not (to / "file").is_symlink()
+
+
+def test_a_file_in_the_place_of_a_folder_is_the_worlds(tmp_path: Path) -> None:
+    with pytest.raises(tineworld.UnusableFiles, match="is a folder"):
+        _tar.write(b"x", tmp_path)
+    (tmp_path / "f").write_text("kept")
+    with pytest.raises(tineworld.UnusableFiles, match="is a file"):
+        _tar.unpack(_tar_of(), tmp_path / "f")
+    assert (tmp_path / "f").read_text() == "kept"
+    with pytest.raises(tineworld.Infrastructure, match="can't be read"):
+        _tar.unpack(b"no tar file", tmp_path / "g")
 
 
 def test_modules_are_small() -> None:

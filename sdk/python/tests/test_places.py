@@ -94,6 +94,48 @@ async def test_files_go_in_and_out(t: tineworld.Tine, tmp_path: Path) -> None:
         await t.delete_snapshot(before)
 
 
+async def test_what_a_policy_leaves_does_not_end_the_run(tmp_path: Path) -> None:
+    entry = rig.fault_server()
+    config = {"workspace": True, "servers": {"fault": entry | {"args": [*entry["args"], "${workspace}"], "fork": "files"}}}
+    cases = {
+        "mkfifo ff": "files",
+        "mkfifo ff && true": "get",
+        "mkfifo ff; true": "diff",
+        "ln -s /etc shown": "shown",
+        "mkdir shown": "put",
+        "ln -s /etc out; ln -s ../.. up; echo 1 > a; ln a b": "fine",
+    }
+
+    async def episode(w: tineworld.World, leave: str) -> str:
+        await w.call("fault__count")
+        before = await w.snapshot()
+        assert (await w.exec("fault", ["sh", "-c", f"mkdir -p /workspace/in; cd /workspace/in; {leave}"])).ok
+        match cases[leave]:
+            case "files":
+                await w.files(recursive=True)
+            case "get":
+                try:
+                    await w.get("workspace/in", tmp_path / "get")
+                except tineworld.UnusableFiles:
+                    return "scored"
+            case "diff":
+                await w.diff(before)
+            case "shown":
+                await w.get("workspace/in/shown")
+            case "put":
+                await w.put("workspace/in/shown", "1")
+            case "fine":
+                await w.get("workspace/in", tmp_path / "fine")
+                return ",".join(sorted(p.name for p in (tmp_path / "fine").iterdir()))
+        return "nothing was wrong"
+
+    async with tineworld.local(config, binary=rig.tine_binary()) as t:
+        rig.need(t, FILES, "POST /v1/sessions/{session}/exec")
+        done = await t.run([tineworld.Group(leave, size=1) for leave in cases], episode)
+    assert [(cases[k.task], k.value) for k in done.kept] == [("get", "scored"), ("fine", "a,b")]
+    assert [(cases[d.task], d.kind, type(d.error)) for d in done.dropped] == [(c, "refused", tineworld.UnusableFiles) for c in ("files", "diff", "shown", "put")]
+
+
 def _script(path: Path) -> Path:
     path.write_text("true")
     path.chmod(0o755)

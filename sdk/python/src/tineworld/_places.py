@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import base64
 import codecs
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from . import _tar
 from ._base import Base
 from ._wire import LINES, Ask, encode
-from .errors import BrokenOff, Invalid, Lost, from_api
+from .errors import BrokenOff, Invalid, Lost, UnusableFiles, from_api
 
+T = TypeVar("T")
 FILES = "/v1/sessions/{session}/files/{place}/{path}"
 
 
@@ -98,7 +99,7 @@ class Places(Base):
         With `snapshot`, as that has them."""
         self._usable()
         query = {"list": "true"} | ({"all": "true"} if recursive else {}) | ({"snapshot": snapshot} if snapshot else {})
-        answer = await self._ours(self._tine.wire.json("GET", *self._file(path), query=query))
+        answer = await self._at(path, self._tine.wire.json("GET", *self._file(path), query=query))
         return [dict(file) for file in answer["files"]]
 
     async def diff(self, snapshot: str) -> dict[str, Any]:
@@ -106,7 +107,7 @@ class Places(Base):
         the built-in memory, and in `other` what can't be compared, with the reason."""
         self._usable()
         self._tine.features.need("GET", "/v1/sessions/{session}/diff")
-        return dict(await self._ours(self._tine.wire.json("GET", "v1", "sessions", self.id, "diff", query={"from": snapshot})))
+        return dict(await self._at("workspace", self._tine.wire.json("GET", "v1", "sessions", self.id, "diff", query={"from": snapshot})))
 
     async def put(self, path: str, content: str | bytes | Path) -> None:
         """Writes a file, or with the path of a local folder all that is in it.
@@ -123,10 +124,11 @@ class Places(Base):
                 content = content.read_bytes()
         data = content.encode() if isinstance(content, str) else content
         ask = Ask("PUT", self._file(path), query=query, body=data, media=media)
-        await self._ours(self._tine.wire.exchange(ask, lambda answer: self._tine.wire.read_bytes(ask, answer)))
+        await self._at(path, self._tine.wire.exchange(ask, lambda answer: self._tine.wire.read_bytes(ask, answer)))
 
     async def get(self, path: str, to: Path | None = None, *, snapshot: str | None = None) -> bytes:
-        """Reads a file; of a folder, a tar file. With `to` it is written there, a folder unpacked. With
+        """Reads a file; of a folder, a tar file. With `to` it is written there, a folder unpacked: what
+        leads out of it, or is no file, folder or link, is left out and told to the log. With
         `snapshot` it is read as that has it."""
         self._usable()
         query = {"snapshot": snapshot} if snapshot else None
@@ -135,13 +137,24 @@ class Places(Base):
         async def read(answer: Any) -> tuple[bytes, str]:
             return await self._tine.wire.read_bytes(ask, answer), answer.content_type
 
-        data, media = await self._ours(self._tine.wire.exchange(ask, read))
+        data, media = await self._at(path, self._tine.wire.exchange(ask, read))
         if to is not None:
             if media == _tar.TAR:
                 _tar.unpack(data, to)
             else:
-                to.write_bytes(data)
+                _tar.write(data, to)
         return data
+
+    async def _at(self, path: str, work: Awaitable[T]) -> T:
+        """Waits for a request about files. What it can't do for the files that are there is not the
+        request's fault."""
+        try:
+            return await self._ours(work)
+        except Invalid as error:
+            place, _, rest = path.strip("/").partition("/")
+            if error.status != 400 or ".." in rest.split("/") or f": {place}/" not in error.message:
+                raise
+            raise UnusableFiles(error.message, status=error.status) from None
 
     def _file(self, path: str) -> tuple[str, ...]:
         place, _, rest = path.strip("/").partition("/")
