@@ -67,15 +67,19 @@ async def test_a_config_or_a_program_that_does_not_work(tmp_path: Path) -> None:
 async def test_it_ends_with_the_program(tmp_path: Path, how: str) -> None:
     """Also where the program is killed, or ends without closing anything."""
     argv = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(tmp_path / "state"), how]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, env=os.environ | {"TINE_BIN": rig.tine_binary()}) as program:
+    temporary = tmp_path / "a temporary folder"
+    temporary.mkdir()
+    environment = os.environ | {"TINE_BIN": rig.tine_binary(), "TMPDIR": str(temporary)}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment) as program:
         assert program.stdout is not None
         url = program.stdout.readline().decode().strip()
         assert url.startswith("http://")
         if how == "kill":
-            assert _serves(url)
+            assert _serves(url) and any(temporary.iterdir())
             program.kill()
 
     async def gone() -> bool:
-        return not _serves(url)
+        return not _serves(url) and not any(temporary.iterdir())
 
-    await rig.eventually("the gateway is gone", gone)
+    await rig.eventually("the gateway is gone, and its temporary folder", gone)
+    assert (tmp_path / "state").is_dir(), "a state folder of the caller's stays"

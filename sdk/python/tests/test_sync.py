@@ -41,6 +41,20 @@ def test_a_script(gateway: rig.Gateway) -> None:
     assert not [x for x in threading.enumerate() if x.name.startswith("tineworld")]
 
 
+def test_forks_are_a_list_and_a_block(gateway: rig.Gateway) -> None:
+    with sync.connect(gateway.url) as t, t.open(servers=["files"], labels={"run": "sync-forks"}) as w:
+        one, two = w.fork(2)
+        assert not one.call("files__list_directory", path=".").is_error
+        one.close()
+        with w.fork(2) as forks:
+            assert len(forks) == 2
+        assert all(fork.closed for fork in forks) and one.closed and not two.closed
+        with pytest.raises(tineworld.WorldClosed):
+            forks[0].call("files__list_directory", path=".")
+    with sync.connect(gateway.url) as t:
+        assert two.id not in {s["id"] for s in t.sessions()}
+
+
 async def test_in_a_running_loop(gateway: rig.Gateway) -> None:
     """As in a notebook, whose cells run in a coroutine."""
     with sync.connect(gateway.url) as t, t.open(servers=["files"]) as w:

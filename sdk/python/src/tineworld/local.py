@@ -21,16 +21,20 @@ _START = 60.0  # seconds
 _STOP = 30.0
 
 # The shell waits for the gateway, and ends it when standard input ends: that is when this program
-# closes it, and when this program dies, however that happens.
+# closes it, and when this program dies, however that happens. Then it removes the temporary folder,
+# but not that of a gateway that ended by itself: its log is read.
 _WATCH = """
+folder=$1
+shift
 exec 3<&0
 "$@" </dev/null 3<&- &
 gateway=$!
-{ read -r _; kill -TERM $gateway; } <&3 2>/dev/null &
+{ read -r _; : >"$folder/closed"; kill -TERM $gateway; } <&3 2>/dev/null &
 watch=$!
 wait $gateway
 code=$?
 kill $watch 2>/dev/null
+[ -e "$folder/closed" ] && rm -rf "$folder"
 exit $code
 """
 
@@ -98,7 +102,7 @@ class Gateway:
         argv = [self._program, "serve", "--listen", "127.0.0.1:0", "--state", str(state), "--config", str(self._write(folder))]
         with open(folder / "gateway.log", "wb") as log:
             process = self._process = subprocess.Popen(
-                ["/bin/sh", "-c", _WATCH, "tineworld", *argv],
+                ["/bin/sh", "-c", _WATCH, "tineworld", str(folder), *argv],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -13,7 +13,6 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
@@ -257,16 +256,11 @@ class World:
         """The tools of this world, as a model API takes them."""
         return self._run(self._world.tools(format))
 
-    @contextmanager
-    def fork(
-        self, count: int = 1, *, labels: Mapping[str, str] | None = None, ttl: str | None = None, wait: str | None = None
-    ) -> Iterator[list[World]]:
-        """A block with worlds that begin with the state of this one; it closes them."""
+    def fork(self, count: int = 1, *, labels: Mapping[str, str] | None = None, ttl: str | None = None, wait: str | None = None) -> Worlds:
+        """Worlds that begin with the state of this one, all or none: a list, and a block that closes
+        them."""
         worlds = self._run(_wait(self._world.fork(count, labels=labels, ttl=ttl, wait=wait)))
-        try:
-            yield [World(self._tine, world) for world in worlds]
-        finally:
-            self._run(self._tine._tine.leave_worlds(worlds))
+        return Worlds(World(self._tine, world) for world in worlds)
 
     def snapshot(self, name: str | None = None, *, labels: Mapping[str, str] | None = None) -> str:
         """Freezes this world and returns the snapshot's id."""
@@ -334,3 +328,15 @@ class World:
     def get(self, path: str, to: Path | None = None, *, snapshot: str | None = None) -> bytes:
         """Reads a file; of a folder, a tar file."""
         return self._run(self._world.get(path, to, snapshot=snapshot))
+
+
+class Worlds(list[World]):
+    """The forks of a world. As a block it closes them; otherwise `close` of each does, or the end of
+    the connection."""
+
+    def __enter__(self) -> Worlds:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self:
+            self[0]._run(self[0]._tine._tine.leave_worlds([world._world for world in self]))
