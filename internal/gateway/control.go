@@ -111,7 +111,11 @@ func (g *Gateway) tools(a *ask, q toolQuery) (api.ToolList, error) {
 // call makes one tool call.
 func (g *Gateway) call(a *ask, in api.CallRequest) (rawCall, error) {
 	stream := g.wantsLines(a)
-	return stream.finish(g.makeCall(a.ctx(), a.who, a.r, in, stream, false))
+	out, err := g.makeCall(a.ctx(), a.who, a.r, in, stream, false)
+	if err != nil && out.call != "" && !stream.begun() {
+		a.w.Header().Set(wire.HeaderTineCall, out.call) // which an error has no room for
+	}
+	return stream.finish(out, err)
 }
 
 // makeCall makes a tool call for a principal, which may have a place among the running
