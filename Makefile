@@ -112,15 +112,32 @@ upgrade: setup build ## kill gateways of the commit FROM, and go on with this on
 # The environment is made anew when what is pinned changes. TINE_BIN names another binary than the one built here.
 PYENV := $(CURDIR)/.cache/python
 PYPINS := sdk/python/requirements-dev.txt e2e/tools/jupyter.txt
-.PHONY: python
-python: ## type check and test the Python package on bin/tine
-	@[ -x "$${TINE_BIN:-bin/tine}" ] || $(MAKE) --no-print-directory build
+.PHONY: pyenv
+pyenv:
 	@cat $(PYPINS) sdk/python/pyproject.toml | cmp -s - $(PYENV)/pinned || { \
 	  rm -rf $(PYENV) && python3 -m venv $(PYENV) && \
 	  $(PYENV)/bin/pip install -q --disable-pip-version-check --no-deps $(PYPINS:%=-r %) && \
 	  $(PYENV)/bin/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e sdk/python && \
 	  $(PYENV)/bin/pip check && cat $(PYPINS) sdk/python/pyproject.toml >$(PYENV)/pinned; }
+
+.PHONY: python
+python: pyenv ## type check and test the Python package on bin/tine
+	@[ -x "$${TINE_BIN:-bin/tine}" ] || $(MAKE) --no-print-directory build
 	cd sdk/python && $(PYENV)/bin/mypy && TINE_BIN="$${TINE_BIN:-$(CURDIR)/bin/tine}" $(PYENV)/bin/pytest
+
+# Sandboxes are for Linux, so that only its wheels have the program that makes them. Files in
+# wheels have a fixed time: the same source and Go make the same wheels.
+WHEELS ?= linux/amd64 $(PLATFORMS)
+.PHONY: wheel
+wheel: pyenv ## write the Python package with the programs in it, dist/*.whl, and its source, dist/*.tar.gz
+	rm -rf dist/wheel
+	@for p in $(WHEELS); do \
+	  echo "wheel: $$p"; programs=dist/wheel/$${p/\//-}; mkdir -p $$programs; \
+	  main=./cmd/tine; if [ $${p%/*} = linux ]; then main=./cmd/...; fi; \
+	  GOOS=$${p%/*} GOARCH=$${p#*/} go build -ldflags '$(LDFLAGS)' -o $$programs/ $$main; \
+	  (cd sdk/python && TINE_PROGRAMS=$(CURDIR)/$$programs $(PYENV)/bin/python -m hatchling build -t wheel -d $(CURDIR)/dist); \
+	done
+	cd sdk/python && $(PYENV)/bin/python -m hatchling build -t sdist -d $(CURDIR)/dist
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME
