@@ -112,18 +112,25 @@ upgrade: setup build ## kill gateways of the commit FROM, and go on with this on
 # The environment is made anew when what is pinned changes. TINE_BIN names another binary than the one built here.
 PYENV := $(CURDIR)/.cache/python
 PYPINS := sdk/python/requirements-dev.txt e2e/tools/jupyter.txt
+# tineworld.nodes works with two major versions of the package mcp, which can't be in one environment.
+PYOLD := $(CURDIR)/.cache/python-mcp1
+PYOLDPINS := sdk/python/requirements-mcp1.txt
+venv = @cat $(2) sdk/python/pyproject.toml | cmp -s - $(1)/pinned || { \
+	  rm -rf $(1) && python3 -m venv $(1) && \
+	  $(1)/bin/pip install -q --disable-pip-version-check --no-deps $(2:%=-r %) && \
+	  $(1)/bin/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e sdk/python && \
+	  $(1)/bin/pip check && cat $(2) sdk/python/pyproject.toml >$(1)/pinned; }
+
 .PHONY: pyenv
 pyenv:
-	@cat $(PYPINS) sdk/python/pyproject.toml | cmp -s - $(PYENV)/pinned || { \
-	  rm -rf $(PYENV) && python3 -m venv $(PYENV) && \
-	  $(PYENV)/bin/pip install -q --disable-pip-version-check --no-deps $(PYPINS:%=-r %) && \
-	  $(PYENV)/bin/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e sdk/python && \
-	  $(PYENV)/bin/pip check && cat $(PYPINS) sdk/python/pyproject.toml >$(PYENV)/pinned; }
+	$(call venv,$(PYENV),$(PYPINS))
 
 .PHONY: python
 python: pyenv ## type check and test the Python package on bin/tine
 	@[ -x "$${TINE_BIN:-bin/tine}" ] || $(MAKE) --no-print-directory build
+	$(call venv,$(PYOLD),$(PYOLDPINS))
 	cd sdk/python && $(PYENV)/bin/mypy && TINE_BIN="$${TINE_BIN:-$(CURDIR)/bin/tine}" $(PYENV)/bin/pytest
+	cd sdk/python && TINE_BIN="$${TINE_BIN:-$(CURDIR)/bin/tine}" $(PYOLD)/bin/pytest -W default --disable-warnings tests/test_nodes*.py
 
 # Sandboxes are for Linux, so that only its wheels have the program that makes them. Files in
 # wheels have a fixed time: the same source and Go make the same wheels.
