@@ -3,6 +3,7 @@ in a test."""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sys
@@ -69,6 +70,8 @@ class HTTPPeer(Peer):
         self.headers: list[dict[str, str]] = []
         self.status = 0
         self.redirect = ""
+        self.wordy = False  # whether it says more of a session that it does not know than the status
+        self.secret = ""  # with it, a client needs a token, which its login gives
         peer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -78,12 +81,17 @@ class HTTPPeer(Peer):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 peer.headers.append({name.lower(): value for name, value in self.headers.items()})
                 session = self.headers.get("Mcp-Session-Id")
-                if peer.redirect:
+                if self.path == "/token":
+                    known = peer.secret in body.decode() or base64.b64encode(f"me:{peer.secret}".encode()).decode() in self.headers.get("Authorization", "")
+                    self.tell({"access_token": "granted", "token_type": "Bearer", "expires_in": 600} if known else {"error": "invalid_client"}, 200 if known else 401)
+                elif peer.secret and self.headers.get("Authorization") != "Bearer granted":
+                    self.say(401, b"", ("WWW-Authenticate", f'Bearer resource_metadata="{peer.home}/.well-known/oauth-protected-resource/mcp"'))
+                elif peer.redirect:
                     self.say(307, b"", ("Location", peer.redirect))
                 elif peer.status:
                     self.say(peer.status, b"")
                 elif session is not None and session not in peer.sessions:
-                    self.say(404, b"")
+                    self.tell({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "never heard of it"}} if peer.wordy else {}, 404)
                 elif (answered := peer.answer(json.loads(body))) is None:
                     self.say(202, b"")
                 else:
@@ -91,9 +99,19 @@ class HTTPPeer(Peer):
                     self.say(200, json.dumps(answered).encode(), ("Content-Type", "application/json"), ("Mcp-Session-Id", session or str(len(peer.headers))))
 
             def do_GET(self) -> None:
+                if self.path == "/.well-known/oauth-protected-resource/mcp":
+                    self.tell({"resource": peer.url, "authorization_servers": [peer.home]})
+                elif self.path == "/.well-known/oauth-authorization-server":
+                    ends = {"authorization_endpoint": f"{peer.home}/authorize", "token_endpoint": f"{peer.home}/token"}
+                    self.tell({"issuer": peer.home, **ends, "response_types_supported": ["code"], "grant_types_supported": ["client_credentials"]})
+                else:
+                    self.say(404 if "well-known" in self.path else 405, b"")
+
+            def do_DELETE(self) -> None:
                 self.say(405, b"")
 
-            do_DELETE = do_GET
+            def tell(self, value: dict[str, Any], status: int = 200) -> None:
+                self.say(status, json.dumps(value).encode(), ("Content-Type", "application/json"))
 
             def say(self, status: int, body: bytes, *headers: tuple[str, str]) -> None:
                 self.send_response(status)
@@ -108,7 +126,8 @@ class HTTPPeer(Peer):
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/mcp"
+        self.home = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.url = f"{self.home}/mcp"
 
     def forget(self) -> None:
         self.sessions.clear()

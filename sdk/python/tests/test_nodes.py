@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import inspect
 import subprocess
 import sys
 import time
@@ -10,12 +12,13 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import mcp_peer
 import pytest
 import rig
 
-from tineworld.nodes import MCPHttpParams, MCPServer, MCPStdioParams, Node, apply_patches, connect_mcp
+from tineworld.nodes import MCPHttpParams, MCPServer, MCPStdioParams, Node, apply_patches, connect_mcp, create_mcp_server, function_node
 
 PEER = str(Path(__file__).with_name("mcp_peer.py"))
 
@@ -102,7 +105,9 @@ def test_a_server_that_died_is_started_again(server: MCPServer) -> None:
     assert "added" not in [one.name() for one in server.tools], "the list is that of the new one"
 
 
-def test_a_session_that_the_server_forgot_is_made_anew(peer: mcp_peer.HTTPPeer) -> None:
+@pytest.mark.parametrize("wordy", [False, True])
+def test_a_session_that_the_server_forgot_is_made_anew(peer: mcp_peer.HTTPPeer, wordy: bool) -> None:
+    peer.wordy = wordy
     with connect_mcp(MCPHttpParams(peer.url)) as server:
         echo = node(server, "echo")
         peer.added = True
@@ -110,6 +115,34 @@ def test_a_session_that_the_server_forgot_is_made_anew(peer: mcp_peer.HTTPPeer) 
         assert echo.prepare_tool(text="a").invoke() == '{"text": "a"}'
         assert peer.calls == ["echo"], "it was carried out once"
         assert "added" in [one.name() for one in server.tools]
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/sse"])
+def test_a_server_that_was_away(path: str) -> None:
+    same = function_node(lambda a: a, name="same")
+    with create_mcp_server([same]) as first:
+        url = first.start()
+        server = connect_mcp(MCPHttpParams(url.removesuffix("/mcp") + path))
+        call = node(server, "same").prepare_tool(a="x")
+        assert call.invoke() == "x"
+    for _ in range(2):
+        with pytest.raises(ConnectionError, match=f"{path}(: the connection broke off| did not answer)"):
+            call.invoke()
+    with create_mcp_server([same]) as second:
+        second.start(port=urlsplit(url).port or 0)
+        assert call.invoke() == "x"
+        server.close()
+
+
+@pytest.mark.parametrize("status,what", [(401, "401 Unauthorized; check headers, auth, or MCP_TOKEN"), (503, "503 Service Unavailable")])
+def test_a_refused_call_names_the_status(peer: mcp_peer.HTTPPeer, status: int, what: str) -> None:
+    with connect_mcp(MCPHttpParams(peer.url)) as server:
+        call = node(server, "echo").prepare_tool(text="a")
+        peer.status = status
+        with pytest.raises(ConnectionError, match=f'tool "echo" .* answered {what}'):
+            call.invoke()
+        peer.status = 0
+        assert call.invoke() == '{"text": "a"}'
 
 
 def test_closing_twice_and_using_it_afterwards(server: MCPServer) -> None:
@@ -168,6 +201,37 @@ def test_a_redirect_takes_no_headers_to_another_server(peer: mcp_peer.HTTPPeer, 
     other.close()
     assert peer.headers[0]["authorization"] == "Bearer t0ken"
     assert not [one for one in other.headers if "authorization" in one or "x-key" in one]
+
+
+class Tokens:
+    """Where the package mcp keeps tokens."""
+
+    def __init__(self) -> None:
+        self.tokens: Any = None
+        self.client: Any = None
+
+    async def get_tokens(self) -> Any:
+        return self.tokens
+
+    async def set_tokens(self, tokens: Any) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> Any:
+        return self.client
+
+    async def set_client_info(self, client_info: Any) -> None:
+        self.client = client_info
+
+
+def test_a_login_by_the_package_mcp(peer: mcp_peer.HTTPPeer) -> None:
+    provider: Any = importlib.import_module("mcp.client.auth.extensions.client_credentials").ClientCredentialsOAuthProvider
+    named = {"issuer": peer.home} if "issuer" in inspect.signature(provider).parameters else {}
+    peer.secret = "s3cret"
+    with connect_mcp(MCPHttpParams(peer.url, auth=provider(peer.url, Tokens(), "me", "s3cret", **named))) as server:
+        assert node(server, "echo").prepare_tool(text="a").invoke() == '{"text": "a"}'
+    with pytest.raises(ConnectionError, match=f"{peer.url} (answered 401|did not answer)") as error:
+        connect_mcp(MCPHttpParams(peer.url, auth=provider(peer.url, Tokens(), "me", "wr0ng", **named)))
+    assert "wr0ng" not in str(error.value)
 
 
 async def test_it_works_where_an_event_loop_runs() -> None:

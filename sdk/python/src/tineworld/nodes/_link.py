@@ -17,9 +17,11 @@ from .params import MCPStdioParams, Params
 
 T = TypeVar("T")
 
-# How the package mcp says that a server does not know the session any more: nothing was carried out.
+# What the package mcp says where a server does not know the session any more, which carried nothing
+# out; where the connection ended; and for other answers that are no messages.
 _UNKNOWN = "Session terminated"
 _CLOSED = "Connection closed"
+_REFUSED = ("Server returned an error response", "Not Found")
 
 
 class Broken(ConnectionError):
@@ -42,6 +44,7 @@ class Link:
         self._ended = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._status = ""
+        self._unknown = {_UNKNOWN}
         self._stderr: Stderr | None = None
 
     @property
@@ -102,8 +105,10 @@ class Link:
         if _versions.is_list_change(message):
             self._changed()
 
-    def _hear_status(self, status: str) -> None:
+    def _hear_status(self, status: str, unknown: str) -> None:
         self._status = status
+        if unknown:
+            self._unknown.add(unknown)
 
     async def ask(self, what: str, work: Callable[[Any], Awaitable[T]], timeout: float) -> T:
         """Waits for an answer, for the end of the connection, or for the time to be over."""
@@ -124,7 +129,7 @@ class Link:
             if not done:
                 asking.cancel()
         if not done:
-            raise Broken(f"{what}: the connection broke off before the answer; it may have been carried out{self._told()}")
+            raise self._broken(what)
         try:
             return asking.result()
         except _versions.ProtocolError as error:
@@ -134,15 +139,23 @@ class Link:
 
     def _refusal(self, what: str, error: Any) -> Exception:
         message = error.error.message
-        if message == _UNKNOWN:
+        if message in self._unknown:
             return Broken(f"{what}: the server does not know this session any more", unsent=True)
         if message == _CLOSED or self.over:
-            return Broken(f"{what}: the connection broke off before the answer; it may have been carried out{self._told()}")
-        if self._status.startswith(("401", "403")):
-            return PermissionError(f"{what}: {self.params.describe()} answered {self._status}; check headers, auth, or MCP_TOKEN")
-        if self._status:
-            return ConnectionError(f"{what}: {self.params.describe()} answered {self._status}: {message}")
+            return self._broken(what)
+        if message in _REFUSED and self._status:
+            return ConnectionError(f"{what}: {self.params.describe()} answered {self._status}{self._mend()}")
         return RuntimeError(f"{what} failed: {message}")
+
+    def _broken(self, what: str) -> Broken:
+        cause = _first(self._task.exception()) if self._task and self._task.done() and not self._task.cancelled() else None
+        why = self._told() or (f": it answered {self._status}{self._mend()}" if self._status else f": {cause}" if cause else "")
+        return Broken(f"{what}: the connection broke off before the answer; it may have been carried out{why}")
+
+    def _mend(self) -> str:
+        if not self._status.startswith(("401", "403")):
+            return ""
+        return "; check headers, auth, or MCP_TOKEN, which is only sent over https or to this machine"
 
     async def close(self) -> None:
         """Ends the session and the transport. It may be called twice."""
@@ -173,8 +186,7 @@ class Link:
                 return type(cause)(f"{name} can't be started: {cause}")
             return ConnectionError(f"{name} was started and did not speak MCP{self._told() or f': {cause}'}")
         if self._status:
-            mend = "; check headers, auth, or MCP_TOKEN, which is only sent over https or to this machine" if self._status.startswith(("401", "403")) else ""
-            return ConnectionError(f"{name} answered {self._status}{mend}")
+            return ConnectionError(f"{name} answered {self._status}{self._mend()}")
         return ConnectionError(f"{name} did not answer: {cause or type(cause).__name__}")
 
 

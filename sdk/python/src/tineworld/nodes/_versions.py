@@ -30,7 +30,9 @@ FastMCP: Any = _server.MCPServer if TWO else _server.FastMCP
 Tool: Any = importlib.import_module(f"{_base}.tools").Tool
 ToolError: Any = importlib.import_module(f"{_base}.exceptions").ToolError
 
-Status = Callable[[str], None]
+# Called with the status of an answer that refuses, and with the message in it where the server did
+# not know the session.
+Status = Callable[[str, str], None]
 
 
 def as_json(value: Any) -> dict[str, Any]:
@@ -44,7 +46,7 @@ def is_list_change(message: Any) -> bool:
 
 @asynccontextmanager
 async def streams(params: MCPHttpParams | MCPStdioParams, stderr: Any, status: Status) -> AsyncIterator[tuple[Any, Any]]:
-    """Connects, and yields the streams of a session. `status` hears of answers that refuse."""
+    """Connects, and yields the streams of a session. `status` hears of refusals."""
     if isinstance(params, MCPStdioParams):
         program = _mcp.StdioServerParameters(
             command=params.command,
@@ -89,8 +91,13 @@ def _client(params: MCPHttpParams, headers: dict[str, str], status: Status) -> A
                 request.headers.pop(name, None)
 
     async def hear(response: Any) -> None:
-        if response.status_code >= 400:
-            status(f"{response.status_code} {response.reason_phrase}".strip())
+        """Learns of refusals. The stream that a client may open by GET is refused by many servers."""
+        if response.status_code < 400 or (response.request.method != "POST" and not params.sse):
+            return
+        unknown = response.status_code == 404 and "mcp-session-id" in response.request.headers
+        if unknown:
+            await response.aread()
+        status(f"{response.status_code} {response.reason_phrase}".strip(), _message(response) if unknown else "")
 
     return _http.AsyncClient(
         headers=headers,
@@ -99,6 +106,13 @@ def _client(params: MCPHttpParams, headers: dict[str, str], status: Status) -> A
         follow_redirects=True,
         event_hooks={"request": [stay], "response": [hear]},
     )
+
+
+def _message(response: Any) -> str:
+    try:
+        return str(response.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def app(server: Any, host: str) -> Any:

@@ -151,7 +151,7 @@ class MCPServer:
                     await self._shut()
                 if not (again and error.unsent):
                     raise ConnectionError(str(error)) from error
-            except (ConnectionError, PermissionError, TimeoutError):
+            except (ConnectionError, TimeoutError):
                 raise
             except RuntimeError as error:  # the package mcp raises these for results that are not as declared
                 raise error if what in str(error) else RuntimeError(f"{what} failed: {error}") from error
