@@ -137,7 +137,7 @@ python: pyenv ## type check and test the Python package on bin/tine
 WHEELS ?= linux/amd64 $(PLATFORMS)
 .PHONY: wheel
 wheel: pyenv ## write the Python package with the programs in it, dist/*.whl, and its source, dist/*.tar.gz
-	rm -rf dist/wheel
+	rm -rf dist/wheel dist/tineworld-*
 	@for p in $(WHEELS); do \
 	  echo "wheel: $$p"; programs=dist/wheel/$${p/\//-}; mkdir -p $$programs; \
 	  main=./cmd/tine; if [ $${p%/*} = linux ]; then main=./cmd/...; fi; \

@@ -30,11 +30,6 @@ class FunctionNode(Node):
             raise RuntimeError(f'node "{self.name()}" got wrong arguments: {error}') from error
         return _finish(value) if inspect.iscoroutine(value) else value
 
-    async def answer(self) -> Any:
-        """`invoke` for a server: a function that is not asynchronous gets a thread."""
-        value = await asyncio.to_thread(type(self)._checked, **self.arguments)
-        return await value if inspect.iscoroutine(value) else value
-
 
 @overload
 def function_node(function: Callable[..., Any], /, *, name: str | None = None, description: str | None = None) -> type[FunctionNode]: ...

@@ -141,7 +141,12 @@ class MCPServer:
 
     async def _ask(self, what: str, work: Callable[[Any], Awaitable[T]]) -> T:
         if self._given is not None:
-            return await asyncio.wait_for(work(self._given), self._timeout)
+            try:
+                return await asyncio.wait_for(work(self._given), self._timeout)
+            except TimeoutError:
+                raise TimeoutError(f"{what} did not answer within {self._timeout:g} s") from None
+            except _versions.ProtocolError as error:
+                raise RuntimeError(f"{what} failed: {error.error.message}") from error
         for again in (True, False):
             link = await self._connected()
             try:
