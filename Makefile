@@ -122,6 +122,14 @@ python: ## type check and test the Python package on bin/tine
 	  $(PYENV)/bin/pip check && cat $(PYPINS) sdk/python/pyproject.toml >$(PYENV)/pinned; }
 	cd sdk/python && $(PYENV)/bin/mypy && TINE_BIN="$${TINE_BIN:-$(CURDIR)/bin/tine}" $(PYENV)/bin/pytest
 
+# Each adapter is tested with its library in an environment of its own, since they pin different versions of
+# the same packages. A library that needs a newer Python than python3 names it in its folder, in a file `python`.
+TRAINERS ?= $(notdir $(patsubst %/requirements.txt,%,$(wildcard sdk/python/trainers/*/requirements.txt)))
+.PHONY: trainers
+trainers: ## test the adapters for trainers with the real libraries; TRAINERS=trl for one
+	@[ -x "$${TINE_BIN:-bin/tine}" ] || $(MAKE) --no-print-directory build
+	@for t in $(TRAINERS); do echo "trainers: $$t"; sdk/python/trainers/run.sh $$t || exit 1; done
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME
 	@go list -f '{{.Dir}} {{join .TestGoFiles " "}} {{join .XTestGoFiles " "}}' ./... | while read -r dir files; do \
