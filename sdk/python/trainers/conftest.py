@@ -30,7 +30,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Gateway]:
 def _environment(gateway: rig.Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     """The examples connect to the gateway that runs, and start those of their own with this binary."""
     monkeypatch.setenv("TINE_URL", gateway.url)
-    monkeypatch.setenv("TINE_TOKEN", str(gateway.record().get("token") or ""))
     monkeypatch.setenv("TINE_BIN", rig.tine_binary())
 
 

@@ -107,7 +107,10 @@ class Tine:
         timeouts: Timeouts = "drop",
     ) -> World:
         """Opens a world, which is closed by a block or by `close`."""
-        spec = Spec(servers, template, labels, ttl, idle, eager, members, wait)
+        return self.open_spec(Spec(servers, template, labels, ttl, idle, eager, members, wait), timeouts=timeouts)
+
+    def open_spec(self, spec: Spec, *, timeouts: Timeouts = "drop") -> World:
+        """Opens a world as `open` does, with the arguments in one object."""
         return self._world(self._run(_wait(self._tine.open_spec(spec, timeouts=timeouts))))
 
     def open_many(self, count: int, spec: Spec = Spec(), *, timeouts: Timeouts = "drop") -> list[World]:
