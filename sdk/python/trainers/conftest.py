@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import rig
@@ -21,6 +22,15 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Gateway]:
         },
     }
     one = rig.Gateway(tmp_path_factory.mktemp("gateway"), config)
+    one.start()
+    yield one
+    one.stop()
+
+
+@pytest.fixture
+def box_gateway(tmp_path: Path) -> Iterator[rig.Gateway]:
+    """A gateway whose server `box` runs in a sandbox."""
+    one = rig.Gateway(tmp_path, {"servers": {"box": {"builtin": "rlm"}}})
     one.start()
     yield one
     one.stop()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import keyword
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
 from urllib.parse import quote, urlsplit, urlunsplit
 
+from . import client
 from .world import World
 
 
@@ -46,3 +49,33 @@ def identifiers(names: Sequence[str], taken: Collection[str] = ()) -> dict[str, 
 
 def _fits(name: str) -> bool:
     return name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
+
+
+class _Held:
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.users = 0
+        self.tine: client.Tine | None = None
+
+
+_held: dict[tuple[asyncio.AbstractEventLoop, str | None], _Held] = {}
+
+
+@asynccontextmanager
+async def shared(url: str | None) -> AsyncIterator[client.Tine]:
+    """A connection that all blocks of one event loop share. The last one closes it."""
+    key = (asyncio.get_running_loop(), url)
+    held = _held.setdefault(key, _Held())
+    held.users += 1
+    try:
+        async with held.lock:
+            if held.tine is None:
+                held.tine = await client.connect(url)
+        yield held.tine
+    finally:
+        held.users -= 1
+        if held.users == 0:
+            if _held.get(key) is held:
+                del _held[key]
+            if held.tine is not None:
+                await held.tine.close()
