@@ -123,7 +123,7 @@ python: ## type check and test the Python package on bin/tine
 	cd sdk/python && $(PYENV)/bin/mypy && TINE_BIN="$${TINE_BIN:-$(CURDIR)/bin/tine}" $(PYENV)/bin/pytest
 
 # Each adapter is tested with its library in an environment of its own, since they pin different versions of
-# the same packages. A library that needs a newer Python than python3 names it in its folder, in a file `python`.
+# the same packages. A library that needs a newer Python than 3.11 says so in its folder, in a file `python`.
 TRAINERS ?= $(notdir $(patsubst %/requirements.txt,%,$(wildcard sdk/python/trainers/*/requirements.txt)))
 .PHONY: trainers
 trainers: ## test the adapters for trainers with the real libraries; TRAINERS=trl for one

@@ -86,9 +86,6 @@ class WorldEnvironment(BaseEnvironment):
         self._world = None
         await self._stack.aclose()
 
-    def _reset_dirs_user(self) -> str | None:
-        return None  # a sandbox runs nothing as root
-
     async def exec(
         self,
         command: str,
@@ -104,7 +101,7 @@ class WorldEnvironment(BaseEnvironment):
             ["bash", "-c", command],
             cwd=cwd or self.task_env_config.workdir or self._workdir,
             env=self._merge_env(env),
-            user=None if user is None else str(user),
+            user=None if user in (None, "root", 0) else str(user),  # root is whoever the server runs as
             timeout=timeout_sec,
         )
         if ran.timed_out:
