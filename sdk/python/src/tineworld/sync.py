@@ -309,6 +309,10 @@ class World:
         """Writes a file, or with the path of a local folder all that is in it."""
         self._run(self._world.put(path, content))
 
+    def read(self, path: str, *, snapshot: str | None = None) -> tuple[bytes, bool]:
+        """What `get` reads, and whether it is a folder's tar file."""
+        return self._run(self._world.read(path, snapshot=snapshot))
+
     def get(self, path: str, to: Path | None = None, *, snapshot: str | None = None) -> bytes:
         """Reads a file; of a folder, a tar file."""
         return self._run(self._world.get(path, to, snapshot=snapshot))
