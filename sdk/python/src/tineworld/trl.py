@@ -212,9 +212,9 @@ def masked(reward_func: Callable[..., Any]) -> Callable[..., Any]:
 
     >>> GRPOTrainer(model, reward_funcs=[masked(short), masked(polite)], environment_factory=factory)
     """
-    if not inspect.isroutine(reward_func):
-        raise Invalid(f"masked() takes a reward function, not {type(reward_func).__name__}; score with reward= of environment_factory instead")
-    if inspect.iscoroutinefunction(reward_func):
+    if not callable(reward_func) or hasattr(reward_func, "forward"):
+        raise Invalid(f"masked() takes a reward function, not {type(reward_func).__name__}; call a reward model in a function")
+    if _is_async(reward_func):
 
         @functools.wraps(reward_func)
         async def later(**given: Any) -> list[float | None]:
@@ -241,6 +241,12 @@ def masked(reward_func: Callable[..., Any]) -> Callable[..., Any]:
                     raise  # it is none of these worlds
 
     return now
+
+
+def _is_async(function: Any) -> bool:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
 
 
 def _environments(given: Mapping[str, Any]) -> list[Environment]:

@@ -4,6 +4,7 @@ scripted: nothing so small calls a tool by itself."""
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 from collections.abc import Callable
@@ -187,7 +188,7 @@ def test_a_world_that_fails_under_a_reward_function(gateway: rig.Gateway) -> Non
     async def later(**given: Any) -> list[int]:
         return kills(**given)
 
-    for function in (masked(kills), masked(later)):
+    for function in (masked(kills), masked(later), masked(functools.partial(later, more=1))):
         with tineworld.sync.connect(gateway.url) as t:
             environments = [environment_factory(t, Spec(servers=["fault"]))() for _ in range(3)]
             for environment in environments:
@@ -196,6 +197,12 @@ def test_a_world_that_fails_under_a_reward_function(gateway: rig.Gateway) -> Non
             made = function(**given, log_extra=lambda column, values: logged.append(values))
             assert (asyncio.run(made) if asyncio.iscoroutine(made) else made) == [0, None, 2]
             assert logged[-1] == [0, None, 2]
+
+
+def test_a_reward_model_can_not_be_wrapped() -> None:
+    for model in (torch.nn.Linear(1, 1), "some/model"):
+        with pytest.raises(tineworld.Invalid, match="call a reward model in a function"):
+            masked(model)
 
 
 def test_names_and_schemas() -> None:
