@@ -15,7 +15,7 @@ import rig
 import tineworld
 from tineworld import _adapters
 
-LIBRARIES = {"verifiers": "verifiers", "trl": "trl", "inspect": "inspect_ai", "harbor": "harbor", "rewardkit": "mcp"}
+LIBRARIES = {"verifiers": "verifiers", "trl": "trl", "inspect": "inspect_ai", "harbor": "harbor", "rewardkit": "mcp", "nemo": "nemo_gym"}
 
 
 @pytest.mark.parametrize("module,library", LIBRARIES.items())
