@@ -149,6 +149,14 @@ wheel: pyenv ## write the Python package with the programs in it, dist/*.whl, an
 	done
 	cd sdk/python && $(PYENV)/bin/python -m hatchling build -t sdist -d $(CURDIR)/dist
 
+# Each adapter is tested with its library in an environment of its own, since they pin different versions of
+# the same packages. A library that needs a newer Python than 3.11 says so in its folder, in a file `python`.
+TRAINERS ?= $(notdir $(patsubst %/requirements.txt,%,$(wildcard sdk/python/trainers/*/requirements.txt)))
+.PHONY: trainers
+trainers: ## test the adapters for trainers with the real libraries; TRAINERS=trl for one
+	@[ -x "$${TINE_BIN:-bin/tine}" ] || $(MAKE) --no-print-directory build
+	@for t in $(TRAINERS); do echo "trainers: $$t"; sdk/python/trainers/run.sh $$t || exit 1; done
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME
 	@go list -f '{{.Dir}} {{join .TestGoFiles " "}} {{join .XTestGoFiles " "}}' ./... | while read -r dir files; do \

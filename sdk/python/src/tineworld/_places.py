@@ -128,6 +128,16 @@ class Places(Base):
     async def get(self, path: str, to: Path | None = None, *, snapshot: str | None = None) -> bytes:
         """Reads a file; of a folder, a tar file. With `to` it is written there, a folder unpacked. With
         `snapshot` it is read as that has it."""
+        data, folder = await self.read(path, snapshot=snapshot)
+        if to is not None:
+            if folder:
+                _tar.unpack(data, to)
+            else:
+                to.write_bytes(data)
+        return data
+
+    async def read(self, path: str, *, snapshot: str | None = None) -> tuple[bytes, bool]:
+        """What `get` reads, and whether it is a folder's tar file."""
         self._usable()
         query = {"snapshot": snapshot} if snapshot else None
         ask = Ask("GET", self._file(path), query=query, accept=f"application/octet-stream, {_tar.TAR}")
@@ -136,12 +146,7 @@ class Places(Base):
             return await self._tine.wire.read_bytes(ask, answer), answer.content_type
 
         data, media = await self._ours(self._tine.wire.exchange(ask, read))
-        if to is not None:
-            if media == _tar.TAR:
-                _tar.unpack(data, to)
-            else:
-                to.write_bytes(data)
-        return data
+        return data, media == _tar.TAR
 
     def _file(self, path: str) -> tuple[str, ...]:
         place, _, rest = path.strip("/").partition("/")
