@@ -220,9 +220,20 @@ const maxTimeout = 24 * time.Hour
 // An outcome is the answer to a reset or a step.
 type outcome struct {
 	Observation any            `json:"observation"`
-	Reward      *float64       `json:"reward"`
+	Reward      *reward        `json:"reward"`
 	Done        bool           `json:"done"`
 	Metadata    map[string]any `json:"metadata,omitempty"`
+}
+
+// A reward is a number that is written with a fraction: Python tells 1 and 1.0 apart.
+type reward float64
+
+func (r reward) MarshalJSON() ([]byte, error) {
+	b, err := json.Marshal(float64(r))
+	if err == nil && !strings.ContainsAny(string(b), ".eE") {
+		b = append(b, ".0"...)
+	}
+	return b, err
 }
 
 // observed is an observation that has nothing but what is said of it.

@@ -43,7 +43,7 @@ func (w *world) score(ctx context.Context, a action, seen *callObserved, call st
 		return w.unscored(err)
 	}
 	if out.Reward != nil && call != "" {
-		if err := w.s.host.Annotate(ctx, w.who, w.sess.ID(), api.NewAnnotation{Call: call, Reward: out.Reward}); err != nil {
+		if err := w.s.host.Annotate(ctx, w.who, w.sess.ID(), api.NewAnnotation{Call: call, Reward: (*float64)(out.Reward)}); err != nil {
 			return w.unscored(fmt.Errorf("noting its reward: %w", err))
 		}
 	}
@@ -150,7 +150,7 @@ func readScore(data json.RawMessage, out *outcome) error {
 	if number != nil && (math.IsNaN(*number) || math.IsInf(*number, 0)) {
 		return errors.New("its reward must be finite")
 	}
-	out.Reward = number
+	out.Reward = (*reward)(number)
 	if raw, ok := all["done"]; ok && json.Unmarshal(raw, &out.Done) != nil {
 		return fmt.Errorf("done must be true or false, and is %s", clip(string(raw)))
 	}

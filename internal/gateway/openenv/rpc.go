@@ -77,7 +77,7 @@ type made struct {
 
 // vanished is how long a world is kept whose connection has ended: its client may connect
 // again, or goes on over HTTP.
-const vanished = time.Minute
+const vanished = 30 * time.Second
 
 // make makes a world with a session.
 func (s *Server) make(ctx context.Context, who identity.Principal, name string) (*made, error) {

@@ -19,7 +19,7 @@ import (
 
 // abandoned is how long the session of an episode is kept that no gateway holds any more:
 // one that was killed has closed none.
-const abandoned = time.Minute
+const abandoned = 10 * time.Second
 
 // A world is where a caller takes episodes, one after another. Its session is opened when
 // it is first needed, and again at each reset of one that was used. What is done in it is
@@ -144,7 +144,7 @@ func (w *world) end() {
 		return
 	}
 	if err := w.sess.Close(); err != nil {
-		w.s.log.Warn("the session of an OpenEnv episode is not closed; it ends when it was unused for a minute", "session", w.sess.ID(), "err", err)
+		w.s.log.Warn("the session of an OpenEnv episode is not closed; it ends when it was not used for a while", "session", w.sess.ID(), "err", err)
 	}
 	w.sess = nil
 }
