@@ -1,40 +1,76 @@
-"""An MCP server whose state is its memory, and which can fail and die."""
+"""An MCP server over stdio whose state is its memory, and which can fail.
 
+It looks like one made with FastMCP, and starts in a hundredth of the time.
+"""
+
+import json
 import os
-from typing import Any
+import sys
 
-from fastmcp import FastMCP
-
-mcp = FastMCP("game")
 total = 0
 
 
-@mcp.tool
-def add(by: int = 1) -> int:
-    """Adds to a number that the server remembers."""
+def wrapped(value):
+    """A result of a function that returns no object, as FastMCP has it."""
+    return {
+        "content": [{"type": "text", "text": str(value)}],
+        "structuredContent": {"result": value},
+        "_meta": {"fastmcp": {"wrap_result": True}},
+    }
+
+
+def call(name, arguments):
     global total
-    total += by
-    return total
+    match name:
+        case "add":
+            total += arguments.get("by", 1)
+            return wrapped(total)
+        case "record":
+            value = {"total": total, "big": 2**60 + 1}
+            return {"content": [{"type": "text", "text": json.dumps(value)}], "structuredContent": value}
+        case "say":
+            return {"content": [{"type": "text", "text": arguments["text"]}]}
+        case "fail":
+            return {"content": [{"type": "text", "text": "Error calling tool 'fail': boom"}], "isError": True}
+        case "pid":
+            return wrapped(os.getpid())
+    return {"content": [{"type": "text", "text": f"Unknown tool: '{name}'"}], "isError": True}
 
 
-@mcp.tool
-def record() -> dict[str, Any]:
-    return {"total": total, "big": 2**60 + 1}
+def tool(name, description=None, **properties):
+    listed = {"name": name, "inputSchema": {"type": "object", "properties": properties}}
+    if description:
+        listed["description"] = description
+    return listed
 
 
-@mcp.tool(output_schema=None)
-def say(text: str) -> str:
-    return text
+TOOLS = [
+    tool("add", "Adds to a number that the server remembers.", by={"type": "integer", "default": 1}),
+    tool("record"),
+    tool("say", text={"type": "string"}),
+    tool("fail"),
+    tool("pid"),
+]
 
-
-@mcp.tool
-def fail() -> str:
-    raise ValueError("boom")
-
-
-@mcp.tool
-def pid() -> int:
-    return os.getpid()
-
-
-mcp.run(show_banner=False)
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    answer = {"jsonrpc": "2.0", "id": message["id"]}
+    params = message.get("params", {})
+    match message["method"]:
+        case "initialize":
+            answer["result"] = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "game", "version": "1"},
+            }
+        case "ping":
+            answer["result"] = {}
+        case "tools/list":
+            answer["result"] = {"tools": TOOLS}
+        case "tools/call":
+            answer["result"] = call(params["name"], params.get("arguments", {}))
+        case _:
+            answer["error"] = {"code": -32601, "message": "Method not found"}
+    print(json.dumps(answer), flush=True)
