@@ -212,7 +212,8 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, who identity.Prin
 	if !ok {
 		return noEnvironment(name)
 	}
-	method, serve := http.MethodGet, func() error { return nil }
+	method := http.MethodGet
+	var serve func() error
 	switch place {
 	case "ws":
 		serve = func() error { return s.serveEpisode(w, r, who, name) }

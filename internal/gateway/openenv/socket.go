@@ -145,9 +145,11 @@ func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request, who identit
 		}
 		return nil
 	}
-	var in *world
-	idle := time.Duration(0)
-	leave := func() {}
+	var (
+		in    *world
+		idle  time.Duration
+		leave func()
+	)
 	if id := r.URL.Query().Get("session_id"); id != "" {
 		m, err := s.attach(who, name, id)
 		if err != nil {
