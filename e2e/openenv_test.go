@@ -85,19 +85,21 @@ func asJSON(t testing.TB, v any) string {
 	return string(b)
 }
 
-// TestOpenEnvClients has the clients of both versions do all that they can, unchanged.
+// TestOpenEnvClients has the clients of both versions do all that they can, unchanged. The
+// token is the password of the URL: those of 0.3 take no headers.
 func TestOpenEnvClients(t *testing.T) {
 	t.Parallel()
-	g := startGateway(t, yamlGame(t))
+	g := startGateway(t, "auth: {tokens: [{name: ada, token: ada-ada-ada-ada-ada}]}\n"+yamlGame(t))
 	t.Run("all", func(t *testing.T) { openEnvClients(t, g) })
 	nothingLeft(t, g)
 }
 
 func openEnvClients(t *testing.T, g *gateway) {
+	url := strings.Replace(g.url, "://", "://any:ada-ada-ada-ada-ada@", 1) + "/openenv/game"
 	for version := range openEnvs {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			cmd := openEnvClient(t, version, openEnvFile(t, "clients.py"), "all", g.url+"/openenv/game")
+			cmd := openEnvClient(t, version, openEnvFile(t, "clients.py"), "all", url)
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
 			out, err := cmd.Output()
@@ -145,7 +147,7 @@ func openEnvClients(t *testing.T, g *gateway) {
 		})
 		t.Run("validate "+version, func(t *testing.T) {
 			t.Parallel()
-			cmd := openEnvClient(t, version, "-m", "openenv.cli", "validate", "--url", g.url+"/openenv/game", "--json")
+			cmd := openEnvClient(t, version, "-m", "openenv.cli", "validate", "--url", url, "--json")
 			if version == "openenv-core-0.3" {
 				cmd.Args = cmd.Args[:len(cmd.Args)-1] // it prints JSON anyway
 			}

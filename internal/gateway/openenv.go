@@ -61,7 +61,7 @@ func (h environments) Open(ctx context.Context, who identity.Principal, in api.N
 	e := &episode{g: h.g, who: who, sess: s, release: s.InUse()}
 	e.before = e.losses()
 	var stop func()
-	e.ctx, stop = h.g.whileAdmitted(context.Background(), who, s)
+	e.ctx, stop = h.g.whileThere(context.Background(), s, func() bool { return true })
 	e.stop = sync.OnceFunc(stop)
 	return e, nil
 }

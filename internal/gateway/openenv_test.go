@@ -135,6 +135,37 @@ func TestOpenEnvRules(t *testing.T) {
 	}
 }
 
+// TestOpenEnvTemplate begins each episode as a copy of a snapshot, which may be forked as
+// any session.
+func TestOpenEnvTemplate(t *testing.T) {
+	t.Parallel()
+	w := openWorlds(t, teamYAML+"environments: {game: {template: start, servers: [n]}}\n")
+	c, _, err := w.episode(t, "game", asAda...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Has(t, "an episode without its template", told(t, c, `{"type":"reset"}`), `"code":"FACTORY_ERROR"`, "start")
+	first := w.open(t, `{}`, asAda...)
+	w.tool(t, first.ID, "add", asAda...)
+	want[api.Snapshot](t, w, "POST", "/v1/sessions/"+first.ID+"/snapshots", `{"name":"start"}`, asAda...)
+	if c, _, err = w.episode(t, "game", asAda...); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		var out struct {
+			Data struct{ Metadata struct{ Session string } }
+		}
+		if err := json.Unmarshal([]byte(told(t, c, `{"type":"reset"}`)), &out); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Has(t, "a step", told(t, c, stepOf("add")), `"data":"2"`)
+		f := want[api.Forks](t, w, "POST", "/v1/sessions/"+out.Data.Metadata.Session+"/forks", "", asAda...)
+		if got := w.tool(t, f.Sessions[0].ID, "add", asAda...); got != "3" {
+			t.Errorf("a fork goes on with %s", got)
+		}
+	}
+}
+
 // TestOpenEnvEnds are the ends of an episode that its client does not make.
 func TestOpenEnvEnds(t *testing.T) {
 	t.Parallel()

@@ -37,6 +37,7 @@ type fake struct {
 	notes    []api.NewAnnotation
 	openErr  error
 	callErr  error
+	blocks   chan struct{}                       // calls tell it that they wait for the end of their context; nil where they don't
 	answer   func(s *fakeSession, c Call) string // a CallToolResult
 	tools    []string
 }
@@ -97,6 +98,11 @@ func (f *fake) Tools(_ context.Context, _ identity.Principal, session string, v 
 }
 
 func (f *fake) Call(ctx context.Context, _ identity.Principal, c Call) (Result, error) {
+	if f.blocks != nil {
+		f.blocks <- struct{}{}
+		<-ctx.Done()
+		return Result{}, ctx.Err()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.sessions[c.Session]

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -176,7 +177,7 @@ func TestFull(t *testing.T) {
 	testkit.Has(t, "one in its place", dial(t, url+"/ws").say(add), `"data":1`)
 }
 
-// A peer that vanishes leaves nothing, also in the middle of a step.
+// A peer that vanishes between two steps leaves nothing.
 func TestPeerVanishes(t *testing.T) {
 	f := newFake()
 	url, _ := serve(t, f)
@@ -184,6 +185,28 @@ func TestPeerVanishes(t *testing.T) {
 	p.say(add)
 	p.c.CloseNow()
 	testkit.Eventually(t, "the session is closed", func() bool { return len(f.open()) == 0 })
+}
+
+// A peer that vanishes in the middle of a step ends the call.
+func TestPeerVanishesInAStep(t *testing.T) {
+	f := newFake()
+	f.blocks = make(chan struct{}, 1)
+	url, _ := serve(t, f)
+	p := dial(t, url+"/ws")
+	p.send(add)
+	testkit.Within(t, "the call runs", f.blocks)
+	p.c.CloseNow()
+	testkit.Eventually(t, "the session is closed", func() bool { return len(f.open()) == 0 })
+}
+
+// An episode without a message is over after its idle time.
+func TestIdleEpisode(t *testing.T) {
+	f := newFake()
+	f.set("game", func(e *Environment) { e.Idle = time.Millisecond })
+	url, _ := serve(t, f)
+	p := dial(t, url+"/ws")
+	testkit.Has(t, "what is told", p.hear(), "SESSION_ERROR", "no message for 1ms (environments.game.idle)")
+	p.over(websocket.StatusNormalClosure)
 }
 
 // A gateway that stops ends episodes.

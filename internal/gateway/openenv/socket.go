@@ -20,9 +20,9 @@ const (
 	pingWait  = 20 * time.Second
 	// writeWait is how long a peer may take to read a message.
 	writeWait = time.Minute
-	// ahead is how many messages a peer may send before the first is answered. Further
-	// ones, and its pings, wait.
-	ahead = 16
+	// ahead is how many messages are read before the one in work is answered. Further
+	// ones, and pings after them, wait.
+	ahead = 1
 )
 
 // A socket is one WebSocket.
