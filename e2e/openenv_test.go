@@ -311,7 +311,7 @@ func rpcPost(t testing.TB, url, body string) object {
 }
 
 // TestOpenEnvReload holds that an episode goes on with the environment it began with, and
-// that the next has the new one; and a kill of the gateway leaves nothing.
+// that the next has the new one. A kill of the gateway ends episodes, and not their forks.
 func TestOpenEnvReload(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, "servers: {mem: {builtin: memory}, sql: {builtin: sqlite}}\nenvironments: {one: {servers: [mem]}}\n")
@@ -335,18 +335,33 @@ func TestOpenEnvReload(t *testing.T) {
 	if was, is := tools(before), tools(after); was == is || !strings.Contains(was, "entit") {
 		t.Errorf("the first tools are %s before the reload and %s after it", was, is)
 	}
+	open, err := openSessions(t.Context(), c, client.SessionQuery{})
+	if err != nil || len(open) != 2 {
+		t.Fatalf("open are %v, %v", open, err)
+	}
+	var branch api.OpenedSession
+	for id := range open {
+		branch = fork(t, c, id, 1)[0]
+		break
+	}
 	g.kill()
 	if err := g.start(); err != nil {
 		t.Fatal(err)
 	}
-	err := eventually(func() error {
-		open, err := openSessions(t.Context(), g.client(t), client.SessionQuery{})
-		if err == nil && len(open) > 0 {
-			err = fmt.Errorf("%d sessions are open", len(open))
-		}
-		return err
-	})
-	if err != nil {
+	c = g.client(t)
+	left, err := openSessions(t.Context(), c, client.SessionQuery{})
+	if _, stays := left[branch.ID]; err != nil || len(left) != 1 || !stays {
+		t.Errorf("after a kill of the gateway open are %v, %v, want the fork of an episode", left, err)
+	}
+	was, err := c.Session(t.Context(), branch.Parent)
+	if err != nil || was.Closed.IsZero() || was.Reason != "the gateway that held it has ended" {
+		t.Errorf("the episode's session is %+v, %v", was, err)
+	}
+	if len(rows(t, c, branch.Parent)) == 0 {
+		t.Error("its trajectory is gone")
+	}
+	if err := c.CloseSession(t.Context(), branch.ID); err != nil {
 		t.Error(err)
 	}
+	nothingLeft(t, g)
 }

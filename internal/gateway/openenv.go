@@ -50,7 +50,7 @@ func (h environments) Open(ctx context.Context, who identity.Principal, in api.N
 	if err := rt.admits(who); err != nil {
 		return nil, err
 	}
-	opened, err := h.g.services.Sessions.Open(ctx, control.Request{Who: who, What: rt.method + " " + api.Version + rt.pattern}, in)
+	opened, err := h.g.services.Sessions.OpenHeld(ctx, control.Request{Who: who, What: rt.method + " " + api.Version + rt.pattern}, in)
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,8 @@ const Prefix = "/openenv/"
 type Host interface {
 	// Environment is the environment of a name, by the config of now.
 	Environment(name string) (Environment, bool)
-	// Open opens a session, as POST /v1/sessions does.
+	// Open opens a session, as POST /v1/sessions does. It ends with the gateway at the
+	// latest, also with one that is killed.
 	Open(ctx context.Context, who identity.Principal, in api.NewSession) (Session, error)
 	// Tools lists the tools of a session that a view has, each as MCP lists it. It fails
 	// where the list of a server can't be had.

@@ -10,16 +10,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/identity"
 )
-
-// abandoned is how long the session of an episode is kept that no gateway holds any more:
-// one that was killed has closed none.
-const abandoned = 10 * time.Second
 
 // A world is where a caller takes episodes, one after another. Its session is opened when
 // it is first needed, and again at each reset of one that was used. What is done in it is
@@ -84,7 +79,7 @@ func (w *world) open(ctx context.Context, r reset) error {
 		episode = newEpisodeID()
 	}
 	sess, err := w.s.host.Open(ctx, w.who, api.NewSession{
-		From: env.Template, Servers: serversOf(env), Labels: labelsOf(env, episode), TTL: env.TTL.String(), Idle: abandoned.String(),
+		From: env.Template, Servers: serversOf(env), Labels: labelsOf(env, episode), TTL: env.TTL.String(),
 	})
 	if err != nil {
 		return w.fail(codeFactory, err)
@@ -144,7 +139,7 @@ func (w *world) end() {
 		return
 	}
 	if err := w.sess.Close(); err != nil {
-		w.s.log.Warn("the session of an OpenEnv episode is not closed; it ends when it was not used for a while", "session", w.sess.ID(), "err", err)
+		w.s.log.Warn("the session of an OpenEnv episode is not closed; it ends with its ttl, or the gateway", "session", w.sess.ID(), "err", err)
 	}
 	w.sess = nil
 }
