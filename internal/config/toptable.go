@@ -28,6 +28,7 @@ var topTable = Table[Config]{
 	Put("default_view", func(c *Config) *string { return &c.DefaultView }, Text("fs").As("a server's id").Then(func(o Object, key string, _ *string) { o.d.defaultView = o.Get(key) }),
 		"makes `/mcp` the view of this one server"),
 	Put("errors", func(c *Config) *string { return &c.Errors }, OneOf(errorForms...).Begin(ErrorsResults), "how a tool call fails when the cause is not the tool, see [failures](rollouts.md#failures)"),
+	Put("environments", func(c *Config) *[]Environment { return &c.Environments }, environmentsValue, "environments for clients of OpenEnv, by their names; see [environments](#environments)"),
 	Told[Config]("servers", "map", "none", nil, "the servers by their ids, see [servers](#servers)"),
 }
 
