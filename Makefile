@@ -115,15 +115,47 @@ upgrade: setup build ## kill gateways of the commit FROM, and go on with this on
 # The environment is made anew when what is pinned changes. TINE_BIN names another binary than the one built here.
 PYENV := $(CURDIR)/.cache/python
 PYPINS := sdk/python/requirements-dev.txt e2e/tools/jupyter.txt
+# tineworld.nodes works with two major versions of the package mcp, which can't be in one environment.
+PYOLD := $(CURDIR)/.cache/python-mcp1
+PYOLDPINS := sdk/python/requirements-mcp1.txt
+venv = @cat $(2) sdk/python/pyproject.toml | cmp -s - $(1)/pinned || { \
+	  rm -rf $(1) && python3 -m venv $(1) && \
+	  $(1)/bin/pip install -q --disable-pip-version-check --no-deps $(2:%=-r %) && \
+	  $(1)/bin/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e sdk/python && \
+	  $(1)/bin/pip check && cat $(2) sdk/python/pyproject.toml >$(1)/pinned; }
+
+.PHONY: pyenv
+pyenv:
+	$(call venv,$(PYENV),$(PYPINS))
+
 .PHONY: python
-python: ## type check and test the Python package on bin/tine
+python: pyenv ## type check and test the Python package on bin/tine
 	@[ -x "$${TINE_BIN:-bin/tine}" ] || $(MAKE) --no-print-directory build
-	@cat $(PYPINS) sdk/python/pyproject.toml | cmp -s - $(PYENV)/pinned || { \
-	  rm -rf $(PYENV) && python3 -m venv $(PYENV) && \
-	  $(PYENV)/bin/pip install -q --disable-pip-version-check --no-deps $(PYPINS:%=-r %) && \
-	  $(PYENV)/bin/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e sdk/python && \
-	  $(PYENV)/bin/pip check && cat $(PYPINS) sdk/python/pyproject.toml >$(PYENV)/pinned; }
+	$(call venv,$(PYOLD),$(PYOLDPINS))
 	cd sdk/python && $(PYENV)/bin/mypy && TINE_BIN="$${TINE_BIN:-$(CURDIR)/bin/tine}" $(PYENV)/bin/pytest
+	cd sdk/python && TINE_BIN="$${TINE_BIN:-$(CURDIR)/bin/tine}" $(PYOLD)/bin/pytest -W default --disable-warnings tests/test_nodes*.py
+
+# Sandboxes are for Linux, so that only its wheels have the program that makes them. Files in
+# wheels have a fixed time: the same source and Go make the same wheels.
+WHEELS ?= linux/amd64 $(PLATFORMS)
+.PHONY: wheel
+wheel: pyenv ## write the Python package with the programs in it, dist/*.whl, and its source, dist/*.tar.gz
+	rm -rf dist/wheel dist/tineworld-*
+	@for p in $(WHEELS); do \
+	  echo "wheel: $$p"; programs=dist/wheel/$${p/\//-}; mkdir -p $$programs; \
+	  main=./cmd/tine; if [ $${p%/*} = linux ]; then main=./cmd/...; fi; \
+	  GOOS=$${p%/*} GOARCH=$${p#*/} go build -ldflags '$(LDFLAGS)' -o $$programs/ $$main; \
+	  (cd sdk/python && TINE_PROGRAMS=$(CURDIR)/$$programs $(PYENV)/bin/python -m hatchling build -t wheel -d $(CURDIR)/dist); \
+	done
+	cd sdk/python && $(PYENV)/bin/python -m hatchling build -t sdist -d $(CURDIR)/dist
+
+# Each adapter is tested with its library in an environment of its own, since they pin different versions of
+# the same packages. A library that needs a newer Python than 3.11 says so in its folder, in a file `python`.
+TRAINERS ?= $(notdir $(patsubst %/requirements.txt,%,$(wildcard sdk/python/trainers/*/requirements.txt)))
+.PHONY: trainers
+trainers: ## test the adapters for trainers with the real libraries; TRAINERS=trl for one
+	@[ -x "$${TINE_BIN:-bin/tine}" ] || $(MAKE) --no-print-directory build
+	@for t in $(TRAINERS); do echo "trainers: $$t"; sdk/python/trainers/run.sh $$t || exit 1; done
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME

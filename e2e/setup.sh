@@ -76,6 +76,24 @@ rewardkit() {
   done
 }
 
+# openenv is OpenEnv at its current version in a venv of its own, and the last one of its
+# earlier name, which needs no more than that has.
+openenv() {
+  local to=$dest/openenv
+  rm -rf "$to"
+  mkdir -p "$kept/wheels"
+  python3 -m venv "$to/venv"
+  local pip=("$to/venv/bin/pip" --disable-pip-version-check) from=(--no-deps --find-links "$kept/wheels") old=openenv-core==0.3.0
+  "${pip[@]}" install --no-index "${from[@]}" -r "$pins/openenv.txt" || {
+    "${pip[@]}" download -d "$kept/wheels" "${from[@]}" -r "$pins/openenv.txt"
+    "${pip[@]}" install --no-index "${from[@]}" -r "$pins/openenv.txt"
+  }
+  "${pip[@]}" check
+  [ -f "$kept/wheels/openenv_core-0.3.0-py3-none-any.whl" ] || "${pip[@]}" download --no-deps -d "$kept/wheels" "$old"
+  (cd "$kept/wheels" && sha256sum --check "$pins/openenv.sha256") || { rm -f "$kept"/wheels/openenv*; return 1; }
+  "${pip[@]}" install --no-index "${from[@]}" --target "$to/core-0.3.0" "$old"
+}
+
 go_tools() {
   cd "$root/tools"
   go build -o "$dest/bin/everything-server" github.com/modelcontextprotocol/go-sdk/conformance/everything-server
@@ -105,6 +123,8 @@ parts+=($!)
 once python "$(sum "$pins/requirements.txt") $(python3 --version)" python_packages &
 parts+=($!)
 once rewardkit "$(sum "$pins/rewardkit.txt" "$pins/rewardkit.sha256") $(python3 --version)" rewardkit &
+parts+=($!)
+once openenv "$(sum "$pins/openenv.txt" "$pins/openenv.sha256") $(python3 --version)" openenv &
 parts+=($!)
 if on_path apt-get dpkg || on_path prometheus promtool; then
   once prometheus "$(. /etc/os-release 2>/dev/null && echo "$ID $VERSION_ID") $(uname -m)" prometheus_programs &

@@ -29,6 +29,8 @@ const (
 	rewardKitPython  = "rewardkit/venv/bin/python"
 	rewardKitTests   = "rewardkit/reward_kit-0.3.6/tests/mcp_agent"
 	rewardKitClient  = "rewardkit/reward_kit-0.4.1"
+	openEnvPython    = "openenv/venv/bin/python"
+	openEnvCore      = "openenv/core-0.3.0/openenv/core/env_client.py"
 	conformance      = "node_modules/.bin/conformance"
 	inspector        = "node_modules/.bin/mcp-inspector"
 	everythingServer = "bin/everything-server"

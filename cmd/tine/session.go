@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/http"
 	"slices"
@@ -138,6 +139,8 @@ func mended(err error, list string) error {
 	switch {
 	case !errors.As(err, &ae):
 		return err
+	case ae.Status == http.StatusNotFound && ae.Kind == api.KindInvalid && strings.HasPrefix(ae.Message, fs.ErrNotExist.Error()):
+		return err // the session is there, and not its file
 	case ae.Status == http.StatusNotFound && ae.Kind == api.KindInvalid:
 		return fmt.Errorf("%w; see %s", err, list)
 	case ae.Status == http.StatusGone && (ae.Kind == api.KindInvalid || ae.Kind == api.KindLost && ae.Server == ""): // it was closed, or ended by itself

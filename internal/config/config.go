@@ -48,6 +48,9 @@ type Config struct {
 	// or protocol.
 	Errors string `yaml:"errors"`
 
+	// Environments are what OpenEnv's clients find, in the order of the file.
+	Environments []Environment `yaml:"environments"`
+
 	// Servers in the order of the file.
 	Servers []Server `yaml:"-"`
 

@@ -22,6 +22,7 @@ type decoder struct {
 	listenPos   Pos
 	defaultView *Node
 	named       []named
+	members     []named // servers that environments name
 	// roots is whether sessions may bring templates of their own.
 	roots bool
 	// workspaceOff is where the top says that sessions have no workspace.

@@ -17,21 +17,22 @@ type section struct {
 // sections are all of them, when drivers have added theirs.
 var sections = sync.OnceValue(func() map[string]section {
 	return map[string]section{
-		"top":         {"", topTable.About()},
-		"auth.tokens": {"", tokenTable.About()},
-		"auth.oidc":   {"auth.oidc.", oidcTable.About()},
-		"auth.rules":  {"", ruleTable.About()},
-		"limits":      {"limits.", limitsTable.About()},
-		"journal":     {"journal.", journalTable.About()},
-		"sessions":    {"sessions.", sessionsTable.About()},
-		"telemetry":   {"telemetry.otlp.", otlpTable.About()},
-		"servers":     {"", serverTable.About()},
-		"sandbox":     {"sandbox.", kindOf("sandbox").Keys},
-		"docker":      {"docker.", kindOf("docker").Keys},
-		"remote":      {"remote.", kindOf("remote").Keys},
-		"tools":       {"tools.", toolsTable.About()},
-		"server.auth": {"auth.", serverAuthTable.About()},
-		"policy":      {"policy.", policyTable.About()},
+		"top":          {"", topTable.About()},
+		"auth.tokens":  {"", tokenTable.About()},
+		"auth.oidc":    {"auth.oidc.", oidcTable.About()},
+		"auth.rules":   {"", ruleTable.About()},
+		"limits":       {"limits.", limitsTable.About()},
+		"journal":      {"journal.", journalTable.About()},
+		"sessions":     {"sessions.", sessionsTable.About()},
+		"telemetry":    {"telemetry.otlp.", otlpTable.About()},
+		"environments": {"", environmentTable.About()},
+		"servers":      {"", serverTable.About()},
+		"sandbox":      {"sandbox.", kindOf("sandbox").Keys},
+		"docker":       {"docker.", kindOf("docker").Keys},
+		"remote":       {"remote.", kindOf("remote").Keys},
+		"tools":        {"tools.", toolsTable.About()},
+		"server.auth":  {"auth.", serverAuthTable.About()},
+		"policy":       {"policy.", policyTable.About()},
 	}
 })
 

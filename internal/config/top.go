@@ -146,6 +146,7 @@ func (d *decoder) checkWhole(c *Config) {
 		d.fail(n.Pos, "%s", msg)
 	}
 	d.checkNamed(c)
+	d.checkMembers(c)
 	d.checkWorkspace(c)
 	d.ownFiles(c)
 	d.ownFilesAside(c.files)

@@ -28,6 +28,7 @@ var topTable = Table[Config]{
 	Put("default_view", func(c *Config) *string { return &c.DefaultView }, Text("fs").As("a server's id").Then(func(o Object, key string, _ *string) { o.d.defaultView = o.Get(key) }),
 		"makes `/mcp` the view of this one server"),
 	Put("errors", func(c *Config) *string { return &c.Errors }, OneOf(errorForms...).Begin(ErrorsResults), "how a tool call fails when the cause is not the tool, see [failures](rollouts.md#failures)"),
+	Put("environments", func(c *Config) *[]Environment { return &c.Environments }, environmentsValue, "environments for clients of OpenEnv, by their names; see [environments](#environments)"),
 	Told[Config]("servers", "map", "none", nil, "the servers by their ids, see [servers](#servers)"),
 }
 
@@ -190,7 +191,7 @@ var ruleTable = Table[Rule]{
 	Put("tools", func(r *Rule) *[]string { return &r.Tools }, rulePatterns("tool", "tool", mostHint).As("list of patterns of `server__tool`"), "the tools it grants"),
 	Put("prompts", func(r *Rule) *[]string { return &r.Prompts }, rulePatterns("prompt", "prompt", leastHint).As("list of patterns of `server__prompt`"), "the prompts it grants, with their completion"),
 	Put("resources", func(r *Rule) *[]string { return &r.Resources }, rulePatterns("a server's id", "", leastHint).As("list of patterns of servers"), "the servers whose resources and templates it grants, with their completion"),
-	Put("exec", func(r *Rule) *[]string { return &r.Exec }, rulePatterns("a server's id", "", leastHint).As("list of patterns of servers"), "the servers beside which commands may be run and whose files may be copied in and out; `workspace` for the workspace of a session"),
+	Put("exec", func(r *Rule) *[]string { return &r.Exec }, rulePatterns("a server's id", "", leastHint).As("list of patterns of servers"), "the servers beside which commands may be run and whose files may be copied in and out; `workspace` for copies into the workspace of a session, out of which every principal of the session may copy"),
 	Put("rate", func(r *Rule) *Rate { return &r.Rate }, rateValue.ShownIf(func(r Rate) bool { return r.Calls > 0 }).As("`{calls, burst}`").Unless("none"),
 		"how many calls a second each principal may make, over all servers and sessions, and at once (default `calls`, at least 1); 0 for any number"),
 }

@@ -210,7 +210,7 @@ func (c *Sessions) placeIn(ctx context.Context, who identity.Principal, id, plac
 	if place = strings.TrimSuffix(place, "~0"); place != config.WorkspacePlace {
 		return s, place, c.mayExec(who, s, place, "cp")
 	}
-	if may, _ := who.MayExec(config.WorkspacePlace); write && !may {
+	if write && !who.MayCopyInto(config.WorkspacePlace) {
 		return nil, "", &api.Error{
 			Kind: api.KindRefused, Status: http.StatusForbidden,
 			Message: "no rule lets you copy into the workspace; exec: [" + config.WorkspacePlace + "] in a rule of auth.rules would",

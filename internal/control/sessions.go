@@ -142,12 +142,25 @@ func (c *Sessions) Open(ctx context.Context, r Request, in api.NewSession) (api.
 	return once(ctx, c.core, r, in, create)
 }
 
+// OpenHeld opens a session that ends with this gateway at the latest: the caller closes it.
+func (c *Sessions) OpenHeld(ctx context.Context, r Request, in api.NewSession) (api.OpenedSession, error) {
+	create, err := c.openingOf(r.Who, in, true)
+	if err != nil {
+		return api.OpenedSession{}, err
+	}
+	return once(ctx, c.core, r, in, create)
+}
+
 // opening checks a request to open a session, and returns what does it.
 func (c *Sessions) opening(who identity.Principal, in api.NewSession) (creation[api.OpenedSession], error) {
+	return c.openingOf(who, in, false)
+}
+
+func (c *Sessions) openingOf(who identity.Principal, in api.NewSession, held bool) (creation[api.OpenedSession], error) {
 	var spans spanReader
 	o := session.OpenOptions{
 		Owner:  session.Owner{Name: who.Name, Pinned: identity.Pin(who)},
-		Labels: in.Labels, Servers: in.Servers, Eager: in.Eager, Lease: in.Lease,
+		Labels: in.Labels, Servers: in.Servers, Eager: in.Eager, Lease: in.Lease, Held: held,
 		TTL: spans.read("ttl", in.TTL), Idle: spans.read("idle", in.Idle), Wait: spans.read("wait", in.Wait),
 	}
 	if spans.err != nil {

@@ -33,21 +33,21 @@ type absence struct {
 	answer  string // what its caller is told
 }
 
-// absent writes an absence down. It returns an error for a request that is one too
-// many of its principal.
-func (g *Gateway) absent(who identity.Principal, a absence, rated bool) error {
+// absent writes an absence down, and returns the id of its call. It returns an error for a
+// request that is one too many of its principal.
+func (g *Gateway) absent(who identity.Principal, a absence, rated bool) (id string, err error) {
 	req := &upstream.Request{Method: a.method, Name: a.name, Who: who.Name, Session: a.session, Params: wire.Params{Raw: a.params}}
 	if rated {
 		if e := g.tooMany(who); e != nil {
 			g.reg.Limited(a.server, req, e.Message)
-			return e
+			return req.Call, e
 		}
 	}
 	if a.entry != nil {
 		a.entry.Denied()
 	}
 	g.reg.Denied(a.server, req, a.why, a.answer)
-	return nil
+	return req.Call, nil
 }
 
 // kindOf is what a request is about: a tool, a prompt or a resource.
@@ -167,7 +167,8 @@ func (x *exchange) away(a absence, answer error) error {
 			a.answer = rpc.Message
 		}
 	}
-	if err := x.g.absent(x.who, a, !x.inner); err != nil {
+	id, err := x.g.absent(x.who, a, !x.inner)
+	if x.call = id; err != nil {
 		return upstream.NotSent(err)
 	}
 	return answer
@@ -191,7 +192,7 @@ func (g *Gateway) knock(w http.ResponseWriter, r *http.Request, who identity.Pri
 		hurry(w)
 		a.method, a.name = asked(r)
 	}
-	if err := g.absent(who, a, true); err != nil {
+	if _, err := g.absent(who, a, true); err != nil {
 		refuseError(w, err)
 		return
 	}

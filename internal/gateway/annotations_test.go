@@ -103,7 +103,7 @@ func TestInventedTools(t *testing.T) {
 			t.Fatalf("%s: %+v", mode, r)
 		}
 		calls := ofType(w.steps(t, s.ID), "call")
-		if len(calls) != 1 || calls[0].Journal != mode {
+		if len(calls) != 1 || calls[0].Journal != mode || r.header.Get("Tine-Call") != calls[0].ID {
 			t.Fatalf("%s: %+v", mode, calls)
 		}
 		if got := string(calls[0].Arguments) + string(calls[0].Result); kept && got != `{"a":1}{"code":-32602,"message":"Unknown tool: no__tool"}` || !kept && got != "" {

@@ -113,6 +113,16 @@ func (s *callStream) send(line []byte) error {
 	return ctl.Flush()
 }
 
+// begun reports whether lines were sent already.
+func (s *callStream) begun() bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.done != nil
+}
+
 // finish answers with what came of the call.
 func (s *callStream) finish(result rawCall, err error) (rawCall, error) {
 	if s == nil {

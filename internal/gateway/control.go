@@ -111,22 +111,22 @@ func (g *Gateway) tools(a *ask, q toolQuery) (api.ToolList, error) {
 // call makes one tool call.
 func (g *Gateway) call(a *ask, in api.CallRequest) (rawCall, error) {
 	stream := g.wantsLines(a)
-	return stream.finish(g.makeCall(a.ctx(), a.who, a.r, in, stream, false))
+	out, err := g.makeCall(a.ctx(), a.who, a.r, in, stream, false)
+	if err != nil && out.call != "" && !stream.begun() {
+		a.w.Header().Set(wire.HeaderTineCall, out.call) // which an error has no room for
+	}
+	return stream.finish(out, err)
 }
 
 // makeCall makes a tool call for a principal, which may have a place among the running
 // requests already. The stream hears of its progress; nil for none.
 func (g *Gateway) makeCall(ctx context.Context, who identity.Principal, from *http.Request, in api.CallRequest, stream *callStream, placed bool) (out rawCall, err error) {
-	if in.Timeout != "" {
-		most, err := time.ParseDuration(in.Timeout)
-		if err != nil || most <= 0 || most > maxCallTimeout {
-			return out, invalid("timeout must be a duration like 500ms or 30s, up to %s; %q is none", maxCallTimeout, clip(in.Timeout))
-		}
-		within, cancel := upstream.Within(ctx, most)
-		defer cancel()
-		ctx = within
-		defer func() { err = late(within, err) }()
+	ctx, cancel, err := callTime(ctx, in.Timeout)
+	if err != nil {
+		return out, err
 	}
+	defer cancel()
+	defer func() { err = late(ctx, err) }()
 	d := door{session: in.Session}
 	sess, gone := g.services.Sessions.Of(ctx, who, d.session)
 	var token []byte
@@ -162,6 +162,19 @@ func (g *Gateway) makeCall(ctx context.Context, who identity.Principal, from *ht
 
 // maxCallTimeout bounds what a caller may ask for; servers have less.
 const maxCallTimeout = 24 * time.Hour
+
+// callTime bounds a call to the time that its caller gives it; empty for none.
+func callTime(ctx context.Context, text string) (context.Context, context.CancelFunc, error) {
+	if text == "" {
+		return ctx, func() {}, nil
+	}
+	most, err := time.ParseDuration(text)
+	if err != nil || most <= 0 || most > maxCallTimeout {
+		return ctx, nil, invalid("timeout must be a duration like 500ms or 30s, up to %s; %q is none", maxCallTimeout, clip(text))
+	}
+	ctx, cancel := upstream.Within(ctx, most)
+	return ctx, cancel, nil
+}
 
 // late is the error of a call that was given up because its time was over.
 func late(ctx context.Context, err error) error {

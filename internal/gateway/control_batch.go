@@ -70,7 +70,9 @@ func (b *batchRun) each(ctx context.Context, emit func(api.BatchLine) error) {
 		}
 		if err != nil {
 			failed.Add(1)
+			call := line.Call
 			line = b.failure(who, err)
+			line.Call = call
 		}
 		line.Item = &i
 		_ = emit(line) // a caller that has gone ends ctx

@@ -13,6 +13,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/control/access"
+	"github.com/tine-mcp/tine/internal/gateway/openenv"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/wire"
@@ -221,6 +222,12 @@ func (g *Gateway) answer(w *answerWriter, r *http.Request) {
 	}
 	if g.orchestration != nil && orchestrates(path) {
 		g.serveActions(w, r, who, g.orchestration)
+		return
+	}
+	if strings.HasPrefix(path, openenv.Prefix) {
+		if err := g.environments.Serve(w, r, who); err != nil {
+			refuseError(w, g.clean(who, err))
+		}
 		return
 	}
 	d, ok := route(path)

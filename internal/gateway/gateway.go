@@ -21,6 +21,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/control"
+	"github.com/tine-mcp/tine/internal/gateway/openenv"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/session/catalog"
@@ -95,6 +96,7 @@ type Gateway struct {
 
 	routes        *actions // of the control API
 	orchestration *actions // of the orchestration API; nil where that is off
+	environments  *openenv.Server
 
 	life context.Context
 	end  context.CancelCauseFunc
@@ -118,6 +120,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
 	g.services = control.New(host{g}, control.Options{
 		Registry: o.Registry, Tokens: o.Tokens, Creations: o.Creations, Journal: o.Journal, Wallet: o.Wallet, Redact: o.Redact, Log: o.Log,
 	})
+	g.environments = openenv.New(environments{g}, o.Log)
 	g.life, g.end = context.WithCancelCause(context.WithValue(context.Background(), ofLife{}, true))
 	g.open, g.stopOpen = context.WithCancel(g.life)
 	g.fetches.m, g.fetches.lacking = make(map[fetchKey]*fetch), make(map[string]string)
@@ -263,6 +266,7 @@ func (g *Gateway) Settle(ctx context.Context) bool {
 func (g *Gateway) Close() {
 	g.draining.Store(true)
 	g.end(nil)
+	g.environments.Close()
 	g.pending.closeAll()
 	g.mu.Lock()
 	all := make([]*client, 0, len(g.clients))

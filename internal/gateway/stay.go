@@ -39,6 +39,15 @@ const lookAgain = 15 * time.Second
 // no longer come in, and with the session it is of; nil for one of none. The
 // returned function ends the looking and waits for it.
 func (g *Gateway) whileAdmitted(ctx context.Context, who identity.Principal, sess *session.Session) (context.Context, func()) {
+	return g.whileThere(ctx, sess, func() bool {
+		_, ok := g.guard.Load().Again(who)
+		return ok
+	})
+}
+
+// whileThere is whileAdmitted without a principal: it ends with the session, if there is
+// one, and when something does not hold any more.
+func (g *Gateway) whileThere(ctx context.Context, sess *session.Session, holds func() bool) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	leave := g.stays.add(sess, cancel)
 	done := make(chan struct{})
@@ -49,7 +58,7 @@ func (g *Gateway) whileAdmitted(ctx context.Context, who identity.Principal, ses
 		defer tick.Stop()
 		for {
 			changed := g.guarded.Load().up
-			if _, ok := g.guard.Load().Again(who); !ok || sess != nil && g.reg.Get(sess.ID) != sess {
+			if !holds() || sess != nil && g.reg.Get(sess.ID) != sess {
 				return
 			}
 			select {

@@ -9,6 +9,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/control/access"
+	"github.com/tine-mcp/tine/internal/gateway/openenv"
 	"github.com/tine-mcp/tine/internal/identity"
 )
 
@@ -123,10 +124,11 @@ func isBasic(authorization string) bool {
 }
 
 // asBearer is what a request shows, as a bearer token: clients that take only a URL
-// have the token as its password, at the endpoints of sessions and in the control API.
+// have the token as its password, at the endpoints of sessions and of OpenEnv's
+// environments, and in the control API.
 // The user's name is not looked at. What can't be read stays, and is refused.
 func asBearer(path, authorization string) string {
-	if !isBasic(authorization) || !strings.HasPrefix(path, "/s/") && !strings.HasPrefix(path, api.Version+"/") {
+	if !isBasic(authorization) || !strings.HasPrefix(path, "/s/") && !strings.HasPrefix(path, openenv.Prefix) && !strings.HasPrefix(path, api.Version+"/") {
 		return authorization
 	}
 	_, coded, _ := strings.Cut(authorization, " ")

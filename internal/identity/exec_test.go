@@ -18,13 +18,14 @@ func TestMayExec(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		rules []identity.Rule
-		want  string // ada at box and at fs, bob at box
+		want  string // ada at box and at fs, bob at box, ada into a place
 	}{
-		{"no rules", nil, "true false, true false, true false"},
-		{"no right", []identity.Rule{{}}, "false false, false false, false false"},
-		{"one server", []identity.Rule{{Principals: []string{"ada"}, Exec: []string{"box"}}}, "true true, false false, false false"},
-		{"a server that it does not give", []identity.Rule{{Servers: []string{"fs"}, Exec: []string{"*"}}}, "false false, true true, false false"},
-		{"beside another rule", []identity.Rule{{Servers: []string{"fs"}}, {Servers: []string{"box"}, Exec: []string{"b?x"}}}, "true true, false false, true true"},
+		{"no rules", nil, "true false, true false, true false, true"},
+		{"no right", []identity.Rule{{}}, "false false, false false, false false, false"},
+		{"one server", []identity.Rule{{Principals: []string{"ada"}, Exec: []string{"box"}}}, "true true, false false, false false, false"},
+		{"a server that it does not give", []identity.Rule{{Servers: []string{"fs"}, Exec: []string{"*"}}}, "false false, true true, false false, true"},
+		{"a place beside servers", []identity.Rule{{Servers: []string{"fs"}, Exec: []string{"fs", "workspace"}}}, "false false, true true, false false, true"},
+		{"beside another rule", []identity.Rule{{Servers: []string{"fs"}}, {Servers: []string{"box"}, Exec: []string{"b?x"}}}, "true true, false false, true true, false"},
 	} {
 		o.Rules = tt.rules
 		g := identity.NewGuard(o)
@@ -34,7 +35,7 @@ func TestMayExec(t *testing.T) {
 			may, ruled := p.MayExec(server)
 			return fmt.Sprint(may, ruled)
 		}
-		got := say(ada, "box") + ", " + say(ada, "fs") + ", " + say(bob, "box")
+		got := say(ada, "box") + ", " + say(ada, "fs") + ", " + say(bob, "box") + fmt.Sprint(", ", ada.MayCopyInto("workspace"))
 		if got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}

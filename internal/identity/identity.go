@@ -74,6 +74,18 @@ func (p Principal) MayRead(server string) bool { return p.reach(server).resource
 // MayExec reports whether the principal may run commands beside a server and copy its
 // files, and whether a rule says so: without rules every principal may use everything.
 func (p Principal) MayExec(server string) (may, ruled bool) {
+	return p.mayAct(server, func(r *rule) bool { return len(r.servers) == 0 || matchAny(r.servers, server) })
+}
+
+// MayCopyInto reports whether the principal may copy files to a place that is no server's.
+func (p Principal) MayCopyInto(place string) bool {
+	may, _ := p.mayAct(place, func(*rule) bool { return true })
+	return may
+}
+
+// mayAct looks for a rule that lets the principal act at a place, of those that are about
+// the place.
+func (p Principal) mayAct(place string, about func(*rule) bool) (may, ruled bool) {
 	switch a := p.access; {
 	case a == nil:
 		return p.Name == "" && p.Role == api.RoleOperator, false
@@ -81,7 +93,7 @@ func (p Principal) MayExec(server string) (may, ruled bool) {
 		return true, false
 	default:
 		for _, r := range a.grants {
-			if (len(r.servers) == 0 || matchAny(r.servers, server)) && matchAny(r.exec, server) {
+			if matchAny(r.exec, place) && about(r) {
 				return true, true
 			}
 		}

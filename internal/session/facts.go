@@ -59,6 +59,8 @@ type facts struct {
 	// Called names the servers whose instance the session called and no other gateway
 	// can go on with.
 	Called map[string]bool `json:"called,omitempty"`
+	// Held says that the session ends with the gateway that opened it.
+	Held bool `json:"held,omitempty"`
 	// Creation is the mark of the request that made the session.
 	Creation string `json:"creation,omitempty"`
 	// Rev counts the changes, so that of two records the newer one is known. That

@@ -44,6 +44,9 @@ type OpenOptions struct {
 	Auto    *config.Autosnapshot      // nil for the config's
 	Wait    time.Duration
 	Lease   string // by its id; empty for none
+	// Held has the session closed at the next start of a gateway: what it is opened for
+	// does not outlive this one. Forks are not held.
+	Held bool
 	// Creation is the mark of the request, where it has one: what carries that of
 	// a request that was never answered is removed at the next start.
 	Creation string
@@ -131,7 +134,7 @@ func (r *Registry) begin(ctx context.Context, o OpenOptions) (*opening, error) {
 		return nil, err
 	}
 	f := facts{
-		Members: members, Lease: lease,
+		Members: members, Lease: lease, Held: o.Held,
 		Owner: o.Owner.Pinned, Labels: o.Labels, Idle: o.Idle, From: o.From, Servers: slices.Compact(servers), Auto: o.Auto, Creation: o.Creation,
 	}
 	if ttl := choose(o.TTL, cfg.TTL); ttl > 0 {

@@ -142,6 +142,9 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 		return nil
 	}
 	why := r.over(s, time.Now())
+	if f.Held {
+		why = whyHeld
+	}
 	if why == "" && s.pin != "" {
 		if _, err := r.catalogs.Unpin(ctx, s.pin); errors.Is(err, catalog.ErrNotRecorded) {
 			r.withoutServers(rec, err)

@@ -300,3 +300,27 @@ func (w *world) endInStore(id string) {
 		w.t.Fatal(err)
 	}
 }
+
+// A session that its gateway holds is closed by the next one, with what it keeps; a fork
+// of it is not.
+func TestHeldSessions(t *testing.T) {
+	for name, again := range map[string]func(w *world, yaml string){"killed": (*world).crash, "stopped": (*world).reopen} {
+		t.Run(name, func(t *testing.T) {
+			w := recording(t, kept)
+			held, free := w.opened(session.OpenOptions{Held: true}), w.opened(session.OpenOptions{})
+			set(t, held, "own", "it", "s1")
+			child := w.fork(held, 1)[0]
+			again(w, kept)
+			if w.Get(held.ID) != nil || w.Get(free.ID) == nil || w.Get(child.ID) == nil {
+				t.Errorf("held %v, free %v, and the fork %v", w.Get(held.ID), w.Get(free.ID), w.Get(child.ID))
+			}
+			if why := w.closedBecause(held.ID); why != "the gateway that held it has ended" {
+				t.Errorf("it is closed because of %q", why)
+			}
+			again(w, kept)
+			if w.Get(child.ID) == nil {
+				t.Error("the fork is closed at the next start")
+			}
+		})
+	}
+}

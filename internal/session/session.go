@@ -174,6 +174,9 @@ func (s *Session) gone() error {
 // whyExpired is why a session with a time to live ends.
 const whyExpired = "its time to live was over"
 
+// whyHeld is why a session ends that was held by a gateway.
+const whyHeld = "the gateway that held it has ended"
+
 // Expired is the error of calls after the session's time to live, or after the end of its
 // lease; nil before. The session ends a little later.
 func (s *Session) Expired() error {

@@ -79,7 +79,7 @@ const (
 	HeaderName      = "Mcp-Name"
 	HeaderParam     = "Mcp-Param-" // followed by a parameter's header name
 	HeaderLastEvent = "Last-Event-Id"
-	HeaderTineCall  = "Tine-Call" // MetaTineCall as a header
+	HeaderTineCall  = "Tine-Call" // MetaTineCall as a header; in an answer the call that failed
 )
 
 // Keys of _meta.

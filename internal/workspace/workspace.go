@@ -21,7 +21,7 @@ import (
 )
 
 // ErrEscape is the error of a name that leads out of the tree.
-var ErrEscape = errors.New("leads out of the workspace")
+var ErrEscape = errors.New("the name leads out of its place")
 
 // The kinds of a workspace.
 const (

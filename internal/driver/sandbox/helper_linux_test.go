@@ -44,8 +44,12 @@ func TestHelperOfLaterProtocol(t *testing.T) {
 // TestBinaryIsFound looks for tine-sandbox where it may be, and says where it was
 // looked for when it is nowhere.
 func TestBinaryIsFound(t *testing.T) {
+	from, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Setenv("PATH", t.TempDir())
-	_, err := Find("")
+	_, err = Find("")
 	for _, want := range []string{"sandbox_binary", "beside tine", "PATH", "comes with tine", "make build"} {
 		if err == nil || !strings.Contains(err.Error(), want) || !isFinal(err) {
 			t.Errorf("nowhere: %v", err)
@@ -61,16 +65,20 @@ func TestBinaryIsFound(t *testing.T) {
 			t.Errorf("not where the config says: %v", err)
 		}
 	}
-	from, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
 	onPath := os.Getenv("PATH") + "/" + binaryName
 	if err := os.Symlink(from, onPath); err != nil {
 		t.Fatal(err)
 	}
 	if path, err := Find(""); err != nil || path != onPath {
 		t.Errorf("on PATH: %q, %v", path, err)
+	}
+	named := self + "-sandbox"
+	if err := os.Symlink(from, named); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(named) })
+	if path, err := Find(""); err != nil || path != named {
+		t.Errorf("beside a program of another name: %q, %v", path, err)
 	}
 }
 

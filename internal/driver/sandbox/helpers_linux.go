@@ -75,7 +75,8 @@ const binaryName = "tine-sandbox"
 // whence says where it comes from.
 const whence = "it comes with tine, in the same release, package or image, and from source make build makes both: put it in one of these places"
 
-// Find finds it: where it is given, or beside the program that runs, or on PATH.
+// Find finds it: where it is given, or beside the program that runs, or on PATH. A tine
+// that is installed by another name has its own beside it, with -sandbox behind that name.
 func Find(given string) (string, error) {
 	if given != "" {
 		if err := isBinary(given); err != nil {
@@ -90,7 +91,7 @@ func Find(given string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find this program: %w", err)
 	}
-	for _, path := range []string{filepath.Join(filepath.Dir(self), binaryName), onPath()} {
+	for _, path := range []string{self + "-sandbox", filepath.Join(filepath.Dir(self), binaryName), onPath()} {
 		if _, err := os.Stat(path); err == nil {
 			if err := isBinary(path); err != nil {
 				return "", driver.Final(fmt.Errorf("%w; install tine-sandbox there, or name one elsewhere with sandbox_binary in the config", err))

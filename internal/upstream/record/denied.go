@@ -56,7 +56,7 @@ func (o *Options) turnedAway(e *journal.Entry, server string, req *upstream.Requ
 	e.At, e.Principal, e.Session, e.Server = time.Now(), req.Who, req.Session, clip(server)
 	e.Method, e.Name, e.Outcome, e.Error = clip(req.Method), clip(req.Name), string(kind), clip(why)
 	err := o.Journal.Append(e)
-	if err != nil {
+	if req.Call = e.ID; err != nil {
 		o.Metrics.JournalError()
 	}
 	o.Trouble.note(o.Log, err)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import rig
@@ -59,3 +60,13 @@ def test_cells_with_await(notebook: Notebook) -> None:
         print((await w.call("files__list_directory", path=".")).is_error)
     """
     assert notebook.cell(code) == "False\n"
+
+
+def test_nodes_in_cells(notebook: Notebook) -> None:
+    """What a server writes to its standard error is in the notebook, whose own is no file."""
+    peer = str(Path(__file__).with_name("mcp_peer.py"))
+    assert notebook.cell(f"import sys; from tineworld.nodes import *; server = connect_mcp(MCPStdioParams(sys.executable, [{peer!r}]))") == ""
+    assert notebook.cell("print(server.tools[0].prepare_tool(text='a').invoke())") == '{"text": "a"}\n'
+    told = notebook.cell("[one for one in server.tools if one.name() == 'die'][0].prepare_tool().invoke()")
+    assert "ConnectionError" in told and "I am dying" in told
+    assert notebook.cell("server.close(); server.close()") == ""

@@ -130,6 +130,16 @@ class Places(Base):
         """Reads a file; of a folder, a tar file. With `to` it is written there, a folder unpacked: what
         leads out of it, or is no file, folder or link, is left out and told to the log. With
         `snapshot` it is read as that has it."""
+        data, folder = await self.read(path, snapshot=snapshot)
+        if to is not None:
+            if folder:
+                _tar.unpack(data, to)
+            else:
+                _tar.write(data, to)
+        return data
+
+    async def read(self, path: str, *, snapshot: str | None = None) -> tuple[bytes, bool]:
+        """What `get` reads, and whether it is a folder's tar file."""
         self._usable()
         query = {"snapshot": snapshot} if snapshot else None
         ask = Ask("GET", self._file(path), query=query, accept=f"application/octet-stream, {_tar.TAR}")
@@ -138,12 +148,7 @@ class Places(Base):
             return await self._tine.wire.read_bytes(ask, answer), answer.content_type
 
         data, media = await self._at(path, self._tine.wire.exchange(ask, read))
-        if to is not None:
-            if media == _tar.TAR:
-                _tar.unpack(data, to)
-            else:
-                _tar.write(data, to)
-        return data
+        return data, media == _tar.TAR
 
     async def _at(self, path: str, work: Awaitable[T]) -> T:
         """Waits for a request about files. What it can't do for the files that are there is not the

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
-from . import client
+from . import _programs, client
 from ._opening import Opening
 from .client import Options, Tine
 from .errors import Infrastructure, Invalid
@@ -50,8 +50,8 @@ def local(
 
     `config` is a config as a dict, the path of one, or None for the built-in servers. `state` is
     where the gateway keeps its data; without it a temporary folder, which is removed at the end.
-    `binary` is the program `tine`: by default TINE_BIN, the one that came with this package, or
-    the one on PATH. The options are those of `connect`.
+    `binary` is the program `tine`: by default the one of TINE_BIN, else the one that came with this
+    package, else `tineworld` or `tine` on PATH. The options are those of `connect`.
 
     >>> async with tineworld.local({"servers": {"files": {"builtin": "files"}}}) as t: ...
     """
@@ -59,7 +59,7 @@ def local(
         raise Invalid("local() works on Linux and macOS; on Windows start `tine serve` and use connect()")
 
     async def make() -> Tine:
-        gateway = Gateway(config, state, _binary(binary))
+        gateway = Gateway(config, state, _programs.find(binary))
         try:
             url, token = await gateway.start()
             tine = await client.connect(url, token, **options)
@@ -70,19 +70,6 @@ def local(
         return tine
 
     return Opening(make, Tine.close)
-
-
-def _binary(given: str | Path | None) -> str:
-    beside = Path(__file__).parent / "bin" / "tine"
-    for choice in (given, os.environ.get("TINE_BIN")):
-        if choice:
-            if not os.access(choice, os.X_OK):
-                raise Invalid(f"{choice} is not a program that can be run; give local() the path of `tine` as binary, or set TINE_BIN")
-            return str(Path(choice).absolute())
-    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("tine")
-    if found is None:
-        raise Invalid("there is no `tine` on PATH; give local() its path as binary, or set TINE_BIN")
-    return found
 
 
 class Gateway:
@@ -106,6 +93,7 @@ class Gateway:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
+                env=_programs.environment(),
                 start_new_session=True,  # Ctrl-C is for this program, which then ends the gateway
             )
         record = state / "gateway.json"

@@ -116,7 +116,10 @@ class Tine:
         timeouts: Timeouts = "drop",
     ) -> World:
         """Opens a world, which is closed by a block or by `close`."""
-        spec = Spec(servers, template, labels, ttl, idle, eager, members, wait)
+        return self.open_spec(Spec(servers, template, labels, ttl, idle, eager, members, wait), timeouts=timeouts)
+
+    def open_spec(self, spec: Spec, *, timeouts: Timeouts = "drop") -> World:
+        """Opens a world as `open` does, with the arguments in one object."""
         return self._world(self._run(_wait(self._tine.open_spec(spec, timeouts=timeouts))))
 
     def open_many(self, count: int, spec: Spec = Spec(), *, timeouts: Timeouts = "drop") -> list[World]:
@@ -324,6 +327,10 @@ class World:
     def put(self, path: str, content: str | bytes | Path) -> None:
         """Writes a file, or with the path of a local folder all that is in it."""
         self._run(self._world.put(path, content))
+
+    def read(self, path: str, *, snapshot: str | None = None) -> tuple[bytes, bool]:
+        """What `get` reads, and whether it is a folder's tar file."""
+        return self._run(self._world.read(path, snapshot=snapshot))
 
     def get(self, path: str, to: Path | None = None, *, snapshot: str | None = None) -> bytes:
         """Reads a file; of a folder, a tar file."""

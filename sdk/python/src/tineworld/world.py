@@ -218,7 +218,8 @@ class World(Places):
         return dict(await self._tine.wire.json("GET", "v1", "sessions", self.id))
 
     async def check(self) -> None:
-        """Raises if this world has failed: a call of it did, it lost a part, or it has ended."""
+        """Raises if this world has failed: a call in it did, also one that another client made at its
+        URL, it lost a part, or it has ended. Calls to servers with `journal: off` are not seen."""
         if self.failed is not None:
             raise self.failed
         now = await self._ours(self.info())
@@ -226,6 +227,31 @@ class World(Places):
             raise self._fail(Lost(f"world {self.id} was closed: {now.get('reason') or 'by another caller'}"))
         for damage in now.get("damaged") or ():
             raise self._fail(Lost(f"world {self.id} is damaged: {damage}", server=str(damage.get("server", ""))))
+        if (failure := await self._failed_call()) is not None:
+            raise self._fail(failure)
+
+    async def _failed_call(self) -> WorldFailed | None:
+        """The failure of a call that says that the world failed, and that no rewind has undone."""
+        query = {"failed": "true", "limit": "1000"}
+        while True:
+            page = await self._ours(self._tine.wire.json("GET", "v1", "sessions", self.id, "calls", query=query))
+            if any(self._breaks(call) for call in page["calls"]):
+                break
+            if not page.get("next"):
+                return None
+            query["before"] = page["next"]
+        for step in await self.trajectory():
+            if step.get("session") == self.id and self._breaks(step) and not step.get("undone"):
+                message = f"{step.get('name') or step.get('method')} in {self.id}: {step.get('error') or step['outcome']}"
+                error = from_api({"kind": step["outcome"], "message": message, "server": step.get("server")})
+                return error if isinstance(error, WorldFailed) else None
+        return None
+
+    def _breaks(self, call: Mapping[str, Any]) -> bool:
+        """Whether a call of the journal failed the world. Commands and connections of servers did not."""
+        if call.get("method") != trajectory.CALL:
+            return False
+        return call.get("outcome") not in ("ok", "tool", "invalid", "cancelled", *(("timeout",) if self.timeouts == "score" else ()))
 
     async def annotate(
         self,
