@@ -81,7 +81,7 @@ func legacyMeta(req *Request, k *call, edits []wire.Edit) []wire.Edit {
 			return nil
 		case wire.MetaProgressToken:
 			value = quoted(k.id)
-		case wire.MetaTraceparent, wire.MetaTracestate, wire.MetaTineCaller, wire.MetaTineCall:
+		case wire.MetaTraceparent, wire.MetaTracestate, wire.MetaTineCaller, wire.MetaTineCall, wire.MetaTurn:
 			for _, e := range replaced {
 				if e.At.Start == p.Meta.Start+val.Start {
 					value = e.With

@@ -4,7 +4,8 @@ import "github.com/tine-mcp/tine/internal/wire"
 
 // ownMembers is what the gateway adds to a request's _meta: the trace, for the server to
 // continue, who calls, and how to name the call. It returns members to add, with commas
-// between them, and edits of those that the client's own _meta has.
+// between them, and edits of those that the client's own _meta has, among them one that
+// keeps what a model said from servers.
 func ownMembers(req *Request) (add []byte, replaced []wire.Edit) {
 	set := func(key, value string) {
 		// All of them: a server may take the last of several equal keys.
@@ -30,6 +31,7 @@ func ownMembers(req *Request) (add []byte, replaced []wire.Edit) {
 	if req.Within != "" {
 		set(wire.MetaTineCall, req.Within)
 	}
+	set(wire.MetaTurn, "") // which is for the trajectory
 	return add, replaced
 }
 

@@ -10,6 +10,31 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
+// TestTurnStaysHere holds that what a model said, which a caller sends for the trajectory,
+// reaches no server of either era.
+func TestTurnStaysHere(t *testing.T) {
+	for _, modern := range []bool{true, false} {
+		for _, client := range []bool{true, false} {
+			p, err := wire.ScanParams(wire.MethodCallTool, []byte(`{"_meta":{"k":1,"`+wire.MetaTurn+`":{"text":"a secret thought"}},"name":"x"}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := newConn("s", nil, nil)
+			if c.hello.Store(&Hello{Version: wire.LatestLegacy}); modern {
+				c.hello.Store(&Hello{Version: wire.Latest})
+			}
+			tr := &catching{}
+			c.t = tr
+			if _, err := c.exchange(t.Context(), &Request{Method: wire.MethodCallTool, Params: p, Client: &Client{Modern: client}}); err != nil {
+				t.Fatal(err)
+			}
+			if got := string(tr.frame); strings.Contains(got, "thought") || !strings.Contains(got, `"k":1`) || !json.Valid(tr.frame) {
+				t.Errorf("from modern %v to modern %v: %s", client, modern, got)
+			}
+		}
+	}
+}
+
 // TestTraceReachesTheParams looks at the params that a server would get, for
 // every pair of eras and every form of _meta.
 func TestTraceReachesTheParams(t *testing.T) {

@@ -94,8 +94,9 @@ const (
 	MetaTraceparent    = "traceparent" // of W3C Trace Context, as the protocol reserves it
 	MetaTracestate     = "tracestate"
 	MetaTineError      = "tine/error"
-	MetaTineCaller     = "tine/caller" // for whom a server inside the gateway acts
-	MetaTineCall       = "tine/call"   // the call that a server answers, for what it asks the gateway meanwhile
+	MetaTurn           = "tineworld/turn" // the turn of a model that a call is of, with its text
+	MetaTineCaller     = "tine/caller"    // for whom a server inside the gateway acts
+	MetaTineCall       = "tine/call"      // the call that a server answers, for what it asks the gateway meanwhile
 	MetaTineMissing    = "tine/missing"
 	ResultInput        = "input_required"
 	ResultTypeComplete = "complete"
