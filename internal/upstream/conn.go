@@ -189,7 +189,7 @@ func (c *Conn) exchange(ctx context.Context, req *Request) (*Result, error) {
 		params, edits = c.modernize(req, params, edits)
 	case !modern && req.Client.Modern && req.Params.Meta.Ok():
 		edits = legacyMeta(req, k, edits)
-	case req.Trace != "" || req.Caller != "" || req.Within != "":
+	case req.Trace != "" || req.Caller != "" || req.Within != "" || req.Params.Meta.Ok():
 		meta, replaced := ownMembers(req)
 		params, edits = addMeta(&req.Params, params, append(edits, replaced...), meta)
 	}
