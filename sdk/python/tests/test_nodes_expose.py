@@ -182,5 +182,8 @@ create_mcp_server([function_node(lambda a: a, name="same")]).run(port=int(sys.ar
     with subprocess.Popen([sys.executable, "-c", program, str(port)], stderr=subprocess.PIPE, text=True) as ran:
         soon("it serves", lambda: _answers(f"http://127.0.0.1:{port}/mcp", {}) != 0)
         ran.send_signal(signal.SIGINT)
-        _, told = ran.communicate(timeout=60)
+        try:
+            _, told = ran.communicate(timeout=60)
+        finally:
+            ran.kill()
     assert told.rstrip().endswith("KeyboardInterrupt"), told
