@@ -243,7 +243,9 @@ servers:
 		}
 		ghost := q
 		ghost.path, ghost.body = strings.ReplaceAll(q.path, "zebra", "ghost"), strings.ReplaceAll(q.body, "zebra", "ghost")
-		same := func(r *reply) string { return callID.ReplaceAllString(strings.ReplaceAll(string(r.body), "zebra", "ghost"), "call_ID") }
+		same := func(r *reply) string {
+			return callID.ReplaceAllString(strings.ReplaceAll(string(r.body), "zebra", "ghost"), "call_ID")
+		}
 		if g := again(ghost, asAda); g.status != r.status || same(r) != same(g) {
 			t.Errorf("%s: %s %s %s tells ada %d %s, and of what is not there %d %s", q.id, q.method, q.path, q.body, r.status, r.body, g.status, g.body)
 		}
