@@ -1,11 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -83,45 +78,18 @@ func TestRLM(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there are sandboxes on Linux")
 	}
-	tine := os.Getenv("TINE_BIN")
-	if tine == "" {
-		tine = filepath.Join(t.TempDir(), "tine")
-		build := exec.Command("go", "build", "-trimpath", "-o", filepath.Dir(tine), "../cmd/...")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("build the gateway: %v: %s", err, out)
-		}
-	}
-	if err := needRLM(t.Context(), settings{Tine: tine}); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	tine := tineBinary(t)
+	need(t, needRLM(t.Context(), settings{Tine: tine}))
 	t.Setenv("TINE_TEST_TOOLS", t.TempDir())
-	t.Setenv("TMPDIR", t.TempDir())
-	var out, progress bytes.Buffer
-	code := cli(t.Context(), []string{
-		"--tine", tine, "--only", "rlm", "--json", "--rounds", "1", "--max-calls", "20", "--sessions", "2", "--workspace", "1",
-	}, &out, &progress)
-	t.Log(progress.String())
-	if code != 0 {
-		t.Fatalf("exit code %d", code)
-	}
-	var rep report
-	if err := json.Unmarshal(out.Bytes(), &rep); err != nil {
-		t.Fatal(err)
-	}
-	cases := map[string]int{}
+	rep, cases := measured(t, tine, "--only", rlmGroup, "--max-calls", "20", "--sessions", "2", "--workspace", "1")
 	for _, r := range rep.Readings {
-		cases[strings.TrimPrefix(r.Row, rlmGroup+"/")]++
-		if r.Failure != "" || r.P50 <= 0 && r.Total <= 0 || r.Total > 0 && (r.PSS <= 0 || r.Own <= 0) {
+		if r.P50 <= 0 && r.Total <= 0 || r.Total > 0 && (r.PSS <= 0 || r.Own <= 0) {
 			t.Errorf("%+v", r)
 		}
 	}
 	for row, want := range map[string]int{rowExec: 3, rowExecs: 3, rowLoad: 3, rowStart: 5, rowCrowd: 3} {
-		if cases[row] != want {
-			t.Errorf("%s has %d cases, want %d", row, cases[row], want)
+		if got := cases[rlmGroup+"/"+row]; got != want {
+			t.Errorf("%s has %d cases, want %d", row, got, want)
 		}
 	}
 	for _, a := range rep.Aims {
@@ -131,8 +99,5 @@ func TestRLM(t *testing.T) {
 	}
 	if notes := strings.Join(rep.Notes, "\n"); strings.Count(notes, "run: make peers") != 1 {
 		t.Errorf("it is not said once what is missing: %s", notes)
-	}
-	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v %v", left, err)
 	}
 }

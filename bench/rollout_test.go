@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -89,38 +88,11 @@ func TestRollouts(t *testing.T) {
 		t.Skip("the engine with the images is on Linux")
 	}
 	e, err := dialEngine(t.Context())
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	need(t, err)
 	defer e.cli.Close()
-	tine := os.Getenv("TINE_BIN")
-	if tine == "" {
-		tine = filepath.Join(t.TempDir(), "tine")
-		build := exec.Command("go", "build", "-o", tine, "../cmd/tine")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("build the gateway: %v: %s", err, out)
-		}
-	}
-	t.Setenv("TMPDIR", t.TempDir())
-	var out, progress bytes.Buffer
-	code := cli(t.Context(), []string{
-		"--tine", tine, "--only", "rollouts/open,rollouts/fork,rollouts/provision", "--json", "--rounds", "1", "--sessions", "3",
-	}, &out, &progress)
-	if code != 0 {
-		t.Fatalf("exit code %d\n%s", code, progress.String())
-	}
-	var rep report
-	if err := json.Unmarshal(out.Bytes(), &rep); err != nil {
-		t.Fatal(err)
-	}
-	cases := map[string]int{}
+	rep, cases := measured(t, tineBinary(t), "--only", "rollouts/open,rollouts/fork,rollouts/provision", "--sessions", "3")
 	for _, r := range rep.Readings {
-		cases[r.Row]++
-		if r.Failure != "" || r.P50 <= 0 {
+		if r.P50 <= 0 {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -136,8 +108,5 @@ func TestRollouts(t *testing.T) {
 	}
 	if found, err := e.sweep(true); err != nil || len(found) > 0 {
 		t.Errorf("left in the engine: %v, %v", found, err)
-	}
-	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v %v", left, err)
 	}
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -139,38 +137,11 @@ func TestSandboxes(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there are sandboxes on Linux")
 	}
-	tine := os.Getenv("TINE_BIN")
-	if tine == "" {
-		tine = filepath.Join(t.TempDir(), "tine")
-		build := exec.Command("go", "build", "-trimpath", "-o", filepath.Dir(tine), "../cmd/...")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("build the gateway: %v: %s", err, out)
-		}
-	}
-	if err := needSandbox(t.Context(), settings{Tine: tine}); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	t.Setenv("TMPDIR", t.TempDir())
-	var out, progress bytes.Buffer
-	code := cli(t.Context(), []string{
-		"--tine", tine, "--only", "sandbox/fork,sandbox/pause", "--json", "--rounds", "1", "--sessions", "3",
-	}, &out, &progress)
-	t.Log(progress.String())
-	if code != 0 {
-		t.Fatalf("exit code %d", code)
-	}
-	var rep report
-	if err := json.Unmarshal(out.Bytes(), &rep); err != nil {
-		t.Fatal(err)
-	}
-	cases := map[string]int{}
+	tine := tineBinary(t)
+	need(t, needSandbox(t.Context(), settings{Tine: tine}))
+	rep, cases := measured(t, tine, "--only", "sandbox/fork,sandbox/pause", "--sessions", "3")
 	for _, r := range rep.Readings {
-		cases[r.Row]++
-		if r.Failure != "" || r.P50 <= 0 || r.Server == "" {
+		if r.P50 <= 0 || r.Server == "" {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -181,8 +152,5 @@ func TestSandboxes(t *testing.T) {
 	}
 	if len(rep.Aims) != 3 {
 		t.Errorf("%d aims", len(rep.Aims))
-	}
-	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v %v", left, err)
 	}
 }

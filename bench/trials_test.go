@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -195,32 +193,9 @@ func TestSessions(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("what the gateway uses is read from /proc")
 	}
-	tine := os.Getenv("TINE_BIN")
-	if tine == "" {
-		tine = filepath.Join(t.TempDir(), "tine")
-		build := exec.Command("go", "build", "-o", tine, "../cmd/tine")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("build the gateway: %v: %s", err, out)
-		}
-	}
-	t.Setenv("TMPDIR", t.TempDir())
-	var out, progress bytes.Buffer
-	code := cli(t.Context(), []string{
-		"--tine", tine, "--only", "sessions", "--json", "--rounds", "1", "--duration", "50ms", "--callers", "2",
-		"--sessions", "12", "--depth", "4", "--workspace", "2",
-	}, &out, &progress)
-	if code != 0 {
-		t.Fatalf("exit code %d\n%s", code, progress.String())
-	}
-	var rep report
-	if err := json.Unmarshal(out.Bytes(), &rep); err != nil {
-		t.Fatal(err)
-	}
-	cases := map[string]int{}
+	rep, cases := measured(t, tineBinary(t), "--only", "sessions", "--duration", "50ms", "--callers", "2", "--sessions", "12", "--depth", "4", "--workspace", "2")
 	for _, r := range rep.Readings {
-		cases[r.Row]++
-		if r.Failure != "" || r.Sessions == 0 && (r.P50 <= 0 || r.P95 < r.P50) {
+		if r.Sessions == 0 && (r.P50 <= 0 || r.P95 < r.P50) {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -231,8 +206,5 @@ func TestSessions(t *testing.T) {
 	}
 	if len(rep.Aims) != 8 || len(rep.Lines) != 0 {
 		t.Errorf("%d aims and %d rows before the echo server", len(rep.Aims), len(rep.Lines))
-	}
-	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v %v", left, err)
 	}
 }

@@ -26,8 +26,8 @@ import (
 // attacker is what tries to get out.
 var attacker = testProgram{name: "attacker", variable: "TINE_TEST_SANDBOX_ATTACKER"}
 
-// A testProgram is a program below testdata: the one that a variable names, or one that is
-// built, beside that of the suite, which removes both.
+// A testProgram is a program below testdata: the one that a variable names, or one that the
+// test builds beside the suite's server. The suite removes both.
 type testProgram struct {
 	name, variable string
 

@@ -16,7 +16,7 @@ type metadata struct {
 	Docs        *string `json:"documentation_url"`
 }
 
-// wireVersion is that of the HTTP API, which clients look at.
+// wireVersion is the version of the HTTP API that clients read.
 const wireVersion = "1.0.0"
 
 func metadataOf(env Environment) metadata {

@@ -236,7 +236,7 @@ func (r reward) MarshalJSON() ([]byte, error) {
 	return b, err
 }
 
-// observed is an observation that has nothing but what is said of it.
+// observed is an observation with metadata alone.
 type observed struct {
 	Metadata map[string]any `json:"metadata"`
 }

@@ -58,7 +58,7 @@ type Host interface {
 	Stopping() <-chan struct{}
 	// MaxBody bounds a message, in bytes.
 	MaxBody() int64
-	// Body reads that of a request, within the bound.
+	// Body reads the body of a request, up to MaxBody.
 	Body(w http.ResponseWriter, r *http.Request) ([]byte, error)
 }
 
@@ -113,7 +113,7 @@ type Result struct {
 	Call string          // its id in the journal; empty for none
 }
 
-// ErrNoTool is the error of a call of a tool that is not there.
+// ErrNoTool is the error of a call whose tool does not exist.
 var ErrNoTool = errors.New("unknown tool")
 
 // A Server serves the environments of a gateway.

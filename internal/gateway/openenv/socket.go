@@ -34,7 +34,7 @@ type socket struct {
 }
 
 // accept makes a WebSocket of a request. The gateway has checked its origin before. The
-// messages end with the peer. Whoever gets it has to call end.
+// messages end with the peer. The caller must call end.
 func (s *Server) accept(w http.ResponseWriter, r *http.Request, who identity.Principal) (*socket, error) {
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {

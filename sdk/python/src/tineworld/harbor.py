@@ -101,7 +101,7 @@ class WorldEnvironment(BaseEnvironment):
             ["bash", "-c", command],
             cwd=cwd or self.task_env_config.workdir or self._workdir,
             env=self._merge_env(env),
-            user=None if user in (None, "root", 0) else str(user),  # root is whoever the server runs as
+            user=None if user in (None, "root", 0) else str(user),  # for Harbor, root is the user of the server
             timeout=timeout_sec,
         )
         if ran.timed_out:

@@ -47,8 +47,8 @@ def in_world(
 ) -> Solver:
     """Opens a world for each sample, gives its tools to the model and solves with `inner`, by default
     `generate()`. `setup` gets the world before that, and `after` when it is done: scorers run when the
-    world is closed, so put what they need into `state.store`. In a sample with a `WorldSandbox` the world
-    is that of the sandbox, which scorers can use."""
+    world is closed, so put what they need into `state.store`. In a sample with a `WorldSandbox` the
+    solver uses the sandbox's world, which scorers can still use."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         async with AsyncExitStack() as stack:
