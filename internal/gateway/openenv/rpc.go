@@ -10,22 +10,14 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// Codes of JSON-RPC errors.
-const (
-	rpcParse    = -32700
-	rpcInvalid  = -32600
-	rpcMethod   = -32601
-	rpcParams   = -32602
-	rpcInternal = -32603
-	rpcServer   = -32000
-)
+// rpcServer is the code of OpenEnv's own errors, beside those of JSON-RPC.
+const rpcServer = -32000
 
-// Methods.
+// Methods beside those of MCP.
 const (
-	methodList   = "tools/list"
-	methodCall   = "tools/call"
 	methodCreate = "openenv/session/create"
 	methodClose  = "openenv/session/close"
 )
@@ -174,7 +166,7 @@ func (s *Server) detach(m *made) {
 func (s *Server) closeMade(who identity.Principal, name, id string) (any, error) {
 	m := s.find(who, name, id)
 	if m == nil {
-		return nil, &rpcError{Code: rpcParams, Message: "Unknown session_id: " + clip(id)}
+		return nil, &rpcError{Code: wire.CodeInvalidParams, Message: "Unknown session_id: " + clip(id)}
 	}
 	s.mu.Lock()
 	m.closing = m.closing || m.attached
@@ -199,18 +191,18 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, who identity.P
 func (s *Server) rpc(ctx context.Context, r *http.Request, who identity.Principal, name string, in *world, body []byte) reply {
 	out := reply{JSONRPC: "2.0", ID: json.RawMessage("null")}
 	if !json.Valid(body) || strings.HasPrefix(strings.TrimSpace(string(body)), "[") {
-		out.Error = &rpcError{Code: rpcParse, Message: "Parse error"}
+		out.Error = &rpcError{Code: wire.CodeParse, Message: "Parse error"}
 		return out
 	}
 	var req request
 	err := decode(body, &req)
 	switch {
 	case err != nil:
-		err = &rpcError{Code: rpcInvalid, Message: "Invalid request: " + strings.TrimPrefix(err.Error(), "json: ")}
+		err = &rpcError{Code: wire.CodeInvalidRequest, Message: "Invalid request: " + strings.TrimPrefix(err.Error(), "json: ")}
 	case req.JSONRPC != "2.0" || req.Method == "":
-		err = &rpcError{Code: rpcInvalid, Message: `Invalid request: jsonrpc must be "2.0", and method must name one`}
+		err = &rpcError{Code: wire.CodeInvalidRequest, Message: `Invalid request: jsonrpc must be "2.0", and method must name one`}
 	case len(req.ID) > 0 && strings.ContainsAny(string(req.ID[:1]), "{[tf"):
-		err = &rpcError{Code: rpcInvalid, Message: "Invalid request: id must be a string or a number"}
+		err = &rpcError{Code: wire.CodeInvalidRequest, Message: "Invalid request: id must be a string or a number"}
 	default:
 		if len(req.ID) > 0 {
 			out.ID = req.ID
@@ -236,13 +228,13 @@ func asRPC(err error) *rpcError {
 	case errors.As(err, &f):
 		return &rpcError{Code: rpcServer, Message: f.Error(), Data: map[string]string{"code": f.code}}
 	}
-	return &rpcError{Code: rpcInternal, Message: err.Error()}
+	return &rpcError{Code: wire.CodeInternal, Message: err.Error()}
 }
 
 func (s *Server) method(ctx context.Context, r *http.Request, who identity.Principal, name string, in *world, req *request) (any, error) {
 	var p rpcParameters
 	if !isObject(req.Params) || len(req.Params) > 0 && json.Unmarshal(req.Params, &p) != nil {
-		return nil, &rpcError{Code: rpcParams, Message: "Params must be an object, with session_id and name as strings"}
+		return nil, &rpcError{Code: wire.CodeInvalidParams, Message: "Params must be an object, with session_id and name as strings"}
 	}
 	switch req.Method {
 	case methodCreate:
@@ -260,19 +252,19 @@ func (s *Server) method(ctx context.Context, r *http.Request, who identity.Princ
 		return map[string]string{"session_id": m.id}, nil
 	case methodClose:
 		if p.Session == "" {
-			return nil, &rpcError{Code: rpcParams, Message: "Invalid params - 'session_id' is required"}
+			return nil, &rpcError{Code: wire.CodeInvalidParams, Message: "Invalid params - 'session_id' is required"}
 		}
 		return s.closeMade(who, name, p.Session)
-	case methodList:
-	case methodCall:
+	case wire.MethodListTools:
+	case wire.MethodCallTool:
 		switch {
 		case p.Name == "":
-			return nil, &rpcError{Code: rpcParams, Message: "Missing 'name' in params"}
+			return nil, &rpcError{Code: wire.CodeInvalidParams, Message: "Missing 'name' in params"}
 		case !isObject(p.Arguments):
-			return nil, &rpcError{Code: rpcParams, Message: "arguments must be an object"}
+			return nil, &rpcError{Code: wire.CodeInvalidParams, Message: "arguments must be an object"}
 		}
 	default:
-		return nil, &rpcError{Code: rpcMethod, Message: "Method not found: " + clip(req.Method)}
+		return nil, &rpcError{Code: wire.CodeMethodNotFound, Message: "Method not found: " + clip(req.Method)}
 	}
 	do := func(w *world) (any, error) { return w.method(ctx, r, req.Method, p) }
 	switch {
@@ -288,7 +280,7 @@ func (s *Server) method(ctx context.Context, r *http.Request, who identity.Princ
 	}
 	m := s.find(who, name, p.Session)
 	if m == nil {
-		return nil, &rpcError{Code: rpcParams, Message: "Unknown session_id: " + clip(p.Session)}
+		return nil, &rpcError{Code: wire.CodeInvalidParams, Message: "Unknown session_id: " + clip(p.Session)}
 	}
 	out, err := do(m.world)
 	if f := (*failure)(nil); errors.As(err, &f) && !s.isAttached(m) {
@@ -305,7 +297,7 @@ func (s *Server) isAttached(m *made) bool {
 
 // method does what a request asks for in a world. Rewards are for steps alone.
 func (w *world) method(ctx context.Context, r *http.Request, method string, p rpcParameters) (any, error) {
-	if method == methodList {
+	if method == wire.MethodListTools {
 		all, err := w.tools(ctx, false)
 		if err != nil {
 			return nil, err
@@ -330,7 +322,7 @@ func (w *world) method(ctx context.Context, r *http.Request, method string, p rp
 	case err != nil:
 		return nil, err
 	case seen.Error != nil:
-		return nil, &rpcError{Code: rpcInternal, Message: seen.Error.Message, Data: map[string]string{"error_type": seen.Error.Type}}
+		return nil, &rpcError{Code: wire.CodeInternal, Message: seen.Error.Message, Data: map[string]string{"error_type": seen.Error.Type}}
 	}
 	return seen.Result, nil
 }
