@@ -1,123 +1,245 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
+	"net/http"
 	"strings"
 
-	"github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
-	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
+	"github.com/tine-mcp/tine/internal/wire"
 )
 
 // messagesAPI is Anthropic's Messages API. Replies are always streamed: a long one
 // would otherwise keep a silent connection open for minutes, which proxies close.
-type messagesAPI struct {
-	endpoint
-	service anthropic.MessageService
-}
-
-func newAnthropic(e endpoint) *messagesAPI {
-	m := &messagesAPI{endpoint: e}
-	// Unlike the SDK's client, the service reads nothing from the environment. Spans are
-	// the gateway's business.
-	m.service = anthropic.NewMessageService(
-		option.WithBaseURL(e.base.String()), option.WithHTTPClient(e.httpClient()), option.WithMaxRetries(0),
-		option.WithMiddleware(m.exchange), option.WithOpenTelemetryTraces(false))
-	return m
-}
+type messagesAPI struct{ endpoint }
 
 func (m *messagesAPI) host() string    { return m.base.Host }
 func (m *messagesAPI) maxTokens() int  { return DefaultMaxTokens }
 func (m *messagesAPI) tellsCost() bool { return false }
 
 func (m *messagesAPI) send(ctx context.Context, a *attempt) (Reply, error) {
-	var opts []option.RequestOption
+	header := http.Header{}
+	header.Set("Anthropic-Version", "2023-06-01")
 	if a.key != "" {
-		opts = append(opts, option.WithAPIKey(a.key))
+		header.Set("X-Api-Key", a.key)
 	}
-	stream := m.service.NewStreaming(ctx, messageParams(m.model, a), opts...)
-	defer stream.Close()
-	got, err := readMessage(stream, a.delta)
-	reply := Reply{Model: string(got.Model), Usage: Usage{
-		InputTokens: got.Usage.InputTokens, OutputTokens: got.Usage.OutputTokens,
-		CacheRead: got.Usage.CacheReadInputTokens, CacheWrite: got.Usage.CacheCreationInputTokens,
-	}}
+	var got claudeMessage
+	err := m.stream(ctx, "v1/messages", header, messageParams(m.model, a), func(e wire.Event) (bool, error) {
+		return got.read(e, a.delta)
+	})
+	if err == nil && !got.complete {
+		err = errCut
+	}
+	reply := Reply{Model: got.model, Usage: got.usage}
 	if err != nil {
-		return reply, streamProblem(err)
+		return reply, err
 	}
 	reply.Message = got.message(m.model)
-	reply.Stop = stopOfClaude(string(got.StopReason))
+	reply.Stop = stopOfClaude(got.reason)
 	return reply, nil
 }
 
-// A claudeMessage is a message as it arrived.
-type claudeMessage struct {
-	anthropic.Message
-	cut map[int64]bool // blocks whose arguments broke off at the limit of tokens
+// A claudeEvent is any event of a stream, as far as it matters.
+type claudeEvent struct {
+	Type    looseText `json:"type"`
+	Index   looseInt  `json:"index"`
+	Message struct {
+		Model   looseText         `json:"model"`
+		Content []json.RawMessage `json:"content"`
+		Reason  looseText         `json:"stop_reason"`
+		Usage   claudeUsage       `json:"usage"`
+	} `json:"message"`
+	Block json.RawMessage `json:"content_block"`
+	Delta claudeDelta     `json:"delta"`
+	Usage claudeUsage     `json:"usage"`
 }
 
-// readMessage puts the events of a stream together.
-func readMessage(stream *ssestream.Stream[anthropic.MessageStreamEventUnion], delta func(string)) (*claudeMessage, error) {
-	got := &claudeMessage{cut: map[int64]bool{}}
-	complete := false
-	for stream.Next() {
-		event := stream.Current()
-		switch event.Type {
-		case "content_block_stop":
-			// Accumulate replaces arguments that are no JSON by an empty object.
-			if i := event.Index; i >= 0 && i < int64(len(got.Content)) {
-				if in := got.Content[i].Input; len(in) > 0 && !json.Valid(in) {
-					got.cut[i] = true
-				}
+type claudeDelta struct {
+	Type      looseText       `json:"type"`
+	Text      looseText       `json:"text"`
+	Thinking  looseText       `json:"thinking"`
+	Signature looseText       `json:"signature"`
+	Input     looseText       `json:"partial_json"`
+	Citation  json.RawMessage `json:"citation"`
+	Reason    looseText       `json:"stop_reason"` // of the whole message
+}
+
+// claudeUsage is in the first event and in one of the last, with the numbers so far. An
+// event may leave some of them to the one before.
+type claudeUsage struct {
+	Input      *looseInt `json:"input_tokens"`
+	Output     *looseInt `json:"output_tokens"`
+	CacheRead  *looseInt `json:"cache_read_input_tokens"`
+	CacheWrite *looseInt `json:"cache_creation_input_tokens"`
+}
+
+func (u *claudeUsage) update(all *Usage) {
+	for _, n := range []struct {
+		from *looseInt
+		to   *int64
+	}{{u.Input, &all.InputTokens}, {u.Output, &all.OutputTokens}, {u.CacheRead, &all.CacheRead}, {u.CacheWrite, &all.CacheWrite}} {
+		if n.from != nil && *n.from >= 0 {
+			*n.to = int64(*n.from)
+		}
+	}
+}
+
+// A claudeMessage is a message as it arrives.
+type claudeMessage struct {
+	model    string
+	blocks   []*claudeBlock
+	reason   string
+	usage    Usage
+	complete bool
+}
+
+// read adds an event. It reports whether another one is expected.
+func (g *claudeMessage) read(event wire.Event, delta func(string)) (bool, error) {
+	switch event.Name {
+	case "", "ping":
+		return true, nil
+	case "error":
+		return false, claudeProblem(event.Data)
+	}
+	var e claudeEvent
+	if err := decode(event.Data, &e); err != nil {
+		return false, err
+	}
+	switch e.Type {
+	case "message_start":
+		*g = claudeMessage{model: string(e.Message.Model), reason: string(e.Message.Reason)}
+		e.Message.Usage.update(&g.usage)
+		for _, raw := range e.Message.Content {
+			if err := g.begin(raw); err != nil {
+				return false, err
 			}
-		case "message_stop":
-			complete = true
 		}
-		if err := got.Accumulate(event); err != nil {
-			return got, errStrange
+	case "message_delta":
+		g.reason = cmp.Or(string(e.Delta.Reason), g.reason)
+		e.Usage.update(&g.usage)
+	case "content_block_start":
+		if e.Index != looseInt(len(g.blocks)) {
+			return false, errStrange
 		}
-		if delta != nil && event.Type == "content_block_delta" && event.Delta.Type == "text_delta" && event.Delta.Text != "" {
-			delta(event.Delta.Text)
+		return true, g.begin(e.Block)
+	case "content_block_delta", "content_block_stop":
+		if e.Index < 0 || e.Index >= looseInt(len(g.blocks)) {
+			return false, errStrange
 		}
+		g.blocks[e.Index].add(&e.Delta)
+		if delta != nil && e.Delta.Type == "text_delta" && e.Delta.Text != "" {
+			delta(string(e.Delta.Text))
+		}
+	case "message_stop":
+		g.complete = true
+		return false, nil
 	}
-	switch err := stream.Err(); {
-	case err != nil:
-		return got, err
-	case !complete:
-		return got, errCut
+	return true, nil
+}
+
+// begin adds a block.
+func (g *claudeMessage) begin(raw json.RawMessage) error {
+	b := &claudeBlock{added: map[string]*strings.Builder{}}
+	if json.Unmarshal(raw, &b.fields) != nil || b.fields == nil {
+		return errStrange
 	}
-	return got, nil
+	g.blocks = append(g.blocks, b)
+	return nil
 }
 
 // message returns the message as callers know it.
 func (g *claudeMessage) message(model string) Message {
 	m := Message{Role: RoleAssistant}
 	var (
-		text strings.Builder
-		raw  []json.RawMessage
+		said strings.Builder
+		raw  = rawMessage{Model: model}
 		more bool // blocks that only Anthropic understands
+		cut  bool // one broke off at the limit of tokens
 	)
-	for i := range g.Content {
-		b := &g.Content[i]
-		switch b.Type {
+	for _, b := range g.blocks {
+		whole := b.finish()
+		cut = cut || !whole
+		switch b.string("type") {
 		case "text":
-			text.WriteString(b.Text)
+			said.WriteString(b.string("text"))
 		case "tool_use":
-			if !g.cut[int64(i)] {
-				m.Calls = append(m.Calls, Call{ID: b.ID, Name: b.Name, Arguments: object(string(b.Input))})
+			if whole {
+				m.Calls = append(m.Calls, Call{ID: b.string("id"), Name: b.string("name"), Arguments: object(string(present(b.fields["input"])))})
 			}
 		default:
 			more = true
 		}
-		raw = append(raw, json.RawMessage(b.RawJSON()))
+		block, _ := json.Marshal(b.fields) // they are JSON already
+		raw.Content = append(raw.Content, block)
 	}
-	m.Text = text.String()
-	if more && len(g.cut) == 0 {
-		m.Raw, _ = json.Marshal(rawMessage{Model: model, Content: raw}) // it is JSON already
+	m.Text = said.String()
+	if more && !cut {
+		m.Raw, _ = json.Marshal(raw)
 	}
 	return m
+}
+
+// A claudeBlock is a block of a message. It keeps the fields that nobody here knows.
+type claudeBlock struct {
+	fields    map[string]json.RawMessage  // as the block began
+	added     map[string]*strings.Builder // to fields, by deltas
+	citations []json.RawMessage
+}
+
+// add takes a delta. One of an unknown type is left out.
+func (b *claudeBlock) add(d *claudeDelta) {
+	switch d.Type {
+	case "text_delta":
+		b.append("text", d.Text)
+	case "thinking_delta":
+		b.append("thinking", d.Thinking)
+	case "signature_delta":
+		b.append("signature", d.Signature)
+	case "input_json_delta":
+		b.append("input", d.Input)
+	case "citations_delta":
+		if len(d.Citation) > 0 {
+			b.citations = append(b.citations, d.Citation)
+		}
+	}
+}
+
+func (b *claudeBlock) append(field string, piece looseText) {
+	if piece == "" {
+		return
+	}
+	if b.added[field] == nil {
+		b.added[field] = &strings.Builder{}
+	}
+	b.added[field].WriteString(string(piece))
+}
+
+// finish puts what deltas added into the fields. It reports false if the input broke
+// off.
+func (b *claudeBlock) finish() (whole bool) {
+	whole = true
+	for field, more := range b.added {
+		if field == "input" { // the block begins with an empty object in its place
+			if whole = json.Valid([]byte(more.String())); whole {
+				b.fields[field] = json.RawMessage(more.String())
+			}
+			continue
+		}
+		b.fields[field], _ = json.Marshal(b.string(field) + more.String()) // a string always marshals
+	}
+	if len(b.citations) > 0 {
+		var all []json.RawMessage
+		json.Unmarshal(b.fields["citations"], &all) // a list, null or missing
+		b.fields["citations"], _ = json.Marshal(append(all, b.citations...))
+	}
+	return whole
+}
+
+func (b *claudeBlock) string(field string) string {
+	var t looseText
+	json.Unmarshal(b.fields[field], &t) // it may be missing
+	return string(t)
 }
 
 func stopOfClaude(reason string) string {
@@ -132,37 +254,17 @@ func stopOfClaude(reason string) string {
 	return StopEnd
 }
 
-// streamProblem makes an answer of an error that came within a stream, after the
-// status.
-func streamProblem(err error) error {
-	var e *anthropic.Error
-	if !errors.As(err, &e) {
-		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) {
-			return errStrange
-		}
-		return err
-	}
-	a := &answered{problem: readProblem([]byte(e.RawJSON()))}
-	switch e.Type() {
-	case anthropic.ErrorTypeInvalidRequestError:
-		a.status = 400
-	case anthropic.ErrorTypeAuthenticationError:
-		a.status = 401
-	case anthropic.ErrorTypeBillingError:
-		a.status = 402
-	case anthropic.ErrorTypePermissionError:
-		a.status = 403
-	case anthropic.ErrorTypeNotFoundError:
-		a.status = 404
-	case anthropic.ErrorTypeRateLimitError:
-		a.status = 429
-	case anthropic.ErrorTypeOverloadedError:
-		a.status = 529
-	case anthropic.ErrorTypeTimeoutError:
-		a.status = 504
-	default:
-		a.status = 500
-	}
-	return a
+// claudeProblem makes an answer of an error that came within a stream, after the status.
+func claudeProblem(data []byte) error {
+	p := readProblem(data)
+	return &answered{problem: p, status: cmp.Or(map[string]int{
+		"invalid_request_error": 400,
+		"authentication_error":  401,
+		"billing_error":         402,
+		"permission_error":      403,
+		"not_found_error":       404,
+		"rate_limit_error":      429,
+		"timeout_error":         504,
+		"overloaded_error":      529,
+	}[p.Type], 500)}
 }

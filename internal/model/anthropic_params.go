@@ -3,10 +3,54 @@ package model
 import (
 	"bytes"
 	"encoding/json"
-
-	"github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/param"
 )
+
+type (
+	claudeRequest struct {
+		Model         string        `json:"model"`
+		MaxTokens     int           `json:"max_tokens"`
+		System        []claudeSaid  `json:"system,omitempty"`
+		Messages      []claudeTurn  `json:"messages"`
+		Tools         []*claudeTool `json:"tools,omitempty"`
+		Temperature   *float64      `json:"temperature,omitempty"`
+		StopSequences []string      `json:"stop_sequences,omitzero"`
+		Stream        bool          `json:"stream"`
+	}
+	claudeTool struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description,omitempty"`
+		Schema      json.RawMessage `json:"input_schema"`
+		Cache       *claudeCache    `json:"cache_control,omitempty"`
+	}
+	claudeTurn struct {
+		Role    string `json:"role"`
+		Content []any  `json:"content"` // blocks, or JSON that the model sent
+	}
+	claudeSaid struct {
+		Type  string       `json:"type"`
+		Text  string       `json:"text"`
+		Cache *claudeCache `json:"cache_control,omitempty"`
+	}
+	claudeCall struct {
+		Type  string          `json:"type"`
+		ID    string          `json:"id"`
+		Name  string          `json:"name"`
+		Input json.RawMessage `json:"input"`
+	}
+	claudeResult struct {
+		Type    string       `json:"type"`
+		ID      string       `json:"tool_use_id"`
+		Content []claudeSaid `json:"content,omitempty"`
+		IsError bool         `json:"is_error"`
+		Cache   *claudeCache `json:"cache_control,omitempty"`
+	}
+	claudeCache struct {
+		Type string `json:"type"`
+	}
+)
+
+// cached marks the end of what the prompt cache keeps.
+var cached = &claudeCache{"ephemeral"}
 
 // messageParams makes the request of an attempt.
 //
@@ -14,23 +58,20 @@ import (
 // and in a conversation that goes on the last message, since the next request repeats
 // all up to there. A single question is not marked, as writing to the cache costs more
 // than reading the question twice.
-func messageParams(model string, a *attempt) anthropic.MessageNewParams {
-	p := anthropic.MessageNewParams{
-		Model:         anthropic.Model(model),
-		MaxTokens:     int64(a.maxTokens),
-		StopSequences: a.Stop,
-	}
-	if a.Temperature != nil {
-		p.Temperature = anthropic.Float(*a.Temperature)
-	}
+func messageParams(model string, a *attempt) *claudeRequest {
+	p := &claudeRequest{Model: model, MaxTokens: a.maxTokens, Temperature: a.Temperature, StopSequences: a.Stop, Stream: true}
 	if a.System != "" {
-		p.System = []anthropic.TextBlockParam{{Text: a.System, CacheControl: anthropic.NewCacheControlEphemeralParam()}}
+		p.System = []claudeSaid{{"text", a.System, cached}}
 	}
 	for _, t := range a.Tools {
-		p.Tools = append(p.Tools, claudeTool(t))
+		schema := t.Schema
+		if len(schema) == 0 {
+			schema = json.RawMessage(`{"type":"object"}`)
+		}
+		p.Tools = append(p.Tools, &claudeTool{Name: t.Name, Description: t.Description, Schema: schema})
 	}
 	if n := len(p.Tools); n > 0 {
-		p.Tools[n-1].OfTool.CacheControl = anthropic.NewCacheControlEphemeralParam()
+		p.Tools[n-1].Cache = cached
 	}
 	for i := range a.Messages {
 		if m := claudeParam(model, &a.Messages[i]); len(m.Content) > 0 {
@@ -44,56 +85,40 @@ func messageParams(model string, a *attempt) anthropic.MessageNewParams {
 }
 
 // markLast marks the last block of a message of the user.
-func markLast(blocks []anthropic.ContentBlockParamUnion) {
-	switch last := &blocks[len(blocks)-1]; {
-	case last.OfText != nil:
-		last.OfText.CacheControl = anthropic.NewCacheControlEphemeralParam()
-	case last.OfToolResult != nil:
-		last.OfToolResult.CacheControl = anthropic.NewCacheControlEphemeralParam()
+func markLast(blocks []any) {
+	switch last := blocks[len(blocks)-1].(type) {
+	case *claudeSaid:
+		last.Cache = cached
+	case *claudeResult:
+		last.Cache = cached
 	}
 }
 
-func claudeTool(t Tool) anthropic.ToolUnionParam {
-	tool := &anthropic.ToolParam{Name: t.Name, InputSchema: anthropic.ToolInputSchemaParam{Type: "object"}}
-	if t.Description != "" {
-		tool.Description = anthropic.String(t.Description)
-	}
-	if len(t.Schema) > 0 {
-		tool.InputSchema = param.Override[anthropic.ToolInputSchemaParam](t.Schema)
-	}
-	return anthropic.ToolUnionParam{OfTool: tool}
-}
-
-func claudeParam(model string, m *Message) anthropic.MessageParam {
+func claudeParam(model string, m *Message) claudeTurn {
 	if m.Role == RoleUser {
-		var blocks []anthropic.ContentBlockParamUnion
+		turn := claudeTurn{Role: "user"}
 		for _, r := range m.Results {
-			blocks = append(blocks, claudeResult(r))
+			result := &claudeResult{Type: "tool_result", ID: r.ID, IsError: r.IsError}
+			if r.Text != "" { // the API refuses an empty text
+				result.Content = []claudeSaid{{Type: "text", Text: r.Text}}
+			}
+			turn.Content = append(turn.Content, result)
 		}
 		if !blank(m.Text) {
-			blocks = append(blocks, anthropic.NewTextBlock(m.Text))
+			turn.Content = append(turn.Content, &claudeSaid{Type: "text", Text: m.Text})
 		}
-		return anthropic.NewUserMessage(blocks...)
+		return turn
 	}
-	blocks := rawBlocks(model, m)
-	if blocks == nil {
+	turn := claudeTurn{Role: "assistant", Content: rawBlocks(model, m)}
+	if turn.Content == nil {
 		if !blank(m.Text) {
-			blocks = append(blocks, anthropic.NewTextBlock(m.Text))
+			turn.Content = append(turn.Content, &claudeSaid{Type: "text", Text: m.Text})
 		}
 		for _, c := range m.Calls {
-			blocks = append(blocks, anthropic.NewToolUseBlock(c.ID, claudeInput(c.Arguments), c.Name))
+			turn.Content = append(turn.Content, &claudeCall{"tool_use", c.ID, c.Name, claudeInput(c.Arguments)})
 		}
 	}
-	return anthropic.NewAssistantMessage(blocks...)
-}
-
-// claudeResult leaves out the text of an empty result, which the API refuses.
-func claudeResult(r Result) anthropic.ContentBlockParamUnion {
-	block := anthropic.NewToolResultBlock(r.ID, r.Text, r.IsError)
-	if r.Text == "" {
-		block.OfToolResult.Content = nil
-	}
-	return block
+	return turn
 }
 
 // claudeInput makes an object of arguments that are none, as the API takes nothing
@@ -116,7 +141,7 @@ type rawMessage struct {
 
 // rawBlocks are the blocks of a message as the model sent them, or nil if they are of
 // another model, or the message has been changed since.
-func rawBlocks(model string, m *Message) []anthropic.ContentBlockParamUnion {
+func rawBlocks(model string, m *Message) []any {
 	var raw rawMessage
 	if len(m.Raw) == 0 || json.Unmarshal(m.Raw, &raw) != nil || raw.Model != model {
 		return nil
@@ -124,11 +149,11 @@ func rawBlocks(model string, m *Message) []anthropic.ContentBlockParamUnion {
 	var (
 		text   string
 		calls  []Call
-		blocks []anthropic.ContentBlockParamUnion
+		blocks []any
 	)
 	for _, r := range raw.Content {
 		var b struct {
-			Type, Text, ID, Name string
+			Type, Text, ID, Name looseText
 			Input                json.RawMessage
 		}
 		if json.Unmarshal(r, &b) != nil {
@@ -139,11 +164,11 @@ func rawBlocks(model string, m *Message) []anthropic.ContentBlockParamUnion {
 			if b.Text == "" {
 				continue // the API sends such blocks, and refuses them
 			}
-			text += b.Text
+			text += string(b.Text)
 		case "tool_use":
-			calls = append(calls, Call{b.ID, b.Name, b.Input})
+			calls = append(calls, Call{string(b.ID), string(b.Name), b.Input})
 		}
-		blocks = append(blocks, param.Override[anthropic.ContentBlockParamUnion](r))
+		blocks = append(blocks, r)
 	}
 	if text != m.Text || !sameCalls(calls, m.Calls) {
 		return nil

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,19 +13,20 @@ import (
 	"time"
 )
 
-// An endpoint is what both SDKs are set up with. They neither retry nor follow
-// redirects: Go sends headers such as x-api-key on to wherever a redirect points.
+// An endpoint is where the models of a provider are asked.
 type endpoint struct {
-	base   *url.URL
+	base   *url.URL // its path ends with a slash
 	model  string
 	client *http.Client
 	max    int64
 }
 
-func (e *endpoint) httpClient() *http.Client {
+// withoutRedirects is a client that follows none: Go sends headers such as x-api-key on
+// to wherever a redirect points.
+func withoutRedirects(from *http.Client) *http.Client {
 	c := http.Client{}
-	if e.client != nil {
-		c = *e.client
+	if from != nil {
+		c = *from
 	}
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &c
@@ -32,10 +35,26 @@ func (e *endpoint) httpClient() *http.Client {
 // maxProblem limits the body of an answer that is an error.
 const maxProblem = 64 << 10
 
-// exchange is middleware of both SDKs. It makes an error of every answer that is no
-// success, so that both are read in the same way, and limits the size of the rest.
-func (e *endpoint) exchange(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
-	resp, err := next(req)
+// post sends a request. It makes an error of every answer that is no success, and limits
+// the size of the rest. The caller closes the body.
+func (e *endpoint) post(ctx context.Context, path string, header http.Header, request any) (*http.Response, error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	at, err := e.base.Parse(path)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header = header
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "tine")
+	resp, err := e.client.Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +64,7 @@ func (e *endpoint) exchange(req *http.Request, next func(*http.Request) (*http.R
 	}
 	defer resp.Body.Close()
 	a := &answered{status: resp.StatusCode, after: retryAfter(resp.Header), final: resp.Header.Get("X-Should-Retry") == "false"}
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem)) // the status says enough
+	body, _ = io.ReadAll(io.LimitReader(resp.Body, maxProblem)) // the status says enough
 	a.problem = readProblem(body)
 	return nil, a
 }
@@ -127,26 +146,29 @@ var errCut = errors.New("the reply broke off")
 // errStrange is the error of a reply that is not understood.
 var errStrange = errors.New("the reply has an unknown form")
 
-// limited is a body that fails when it is larger than allowed.
+// limited is a body that fails when it is larger than allowed. A connection that breaks
+// is told from a body that ends within a line or a value.
 type limited struct {
 	body      io.ReadCloser
 	left, max int64
 }
 
 func (l *limited) Read(p []byte) (int, error) {
-	if l.left <= 0 {
-		// The body may be just as large as allowed.
-		var one [1]byte
-		if n, err := l.body.Read(one[:]); n == 0 {
-			return 0, err
-		}
-		return 0, &errTooLarge{l.max}
-	}
-	if int64(len(p)) > l.left {
+	var one [1]byte
+	full := l.left <= 0 // the body may be just as large as allowed
+	if full {
+		p = one[:]
+	} else if int64(len(p)) > l.left {
 		p = p[:l.left]
 	}
 	n, err := l.body.Read(p)
+	if full && n > 0 {
+		return 0, &errTooLarge{l.max}
+	}
 	l.left -= int64(n)
+	if err == io.ErrUnexpectedEOF {
+		err = errCut
+	}
 	return n, err
 }
 

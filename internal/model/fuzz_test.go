@@ -19,6 +19,12 @@ import (
 func FuzzReply(f *testing.F) {
 	f.Add(200, "text/event-stream", []byte("event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"content\":[]}}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"))
 	f.Add(200, "text/event-stream", []byte("data: {\"choices\":[{\"delta\":{\"content\":\"a\",\"tool_calls\":[{\"index\":-1,\"id\":\"a\",\"function\":{\"name\":\"b\"}}]},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"))
+	f.Add(200, "text/event-stream", []byte(message(
+		`{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}`,
+		`{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"s"}}`,
+		`{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"a","name":"b","input":{}}}`,
+		`{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{}"}}`)))
+	f.Add(200, "text/event-stream", []byte("data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":\"0\",\"id\":1,\"function\":{\"name\":\"b\",\"arguments\":{}},\"extra_content\":{\"a\":1}}]},\"finish_reason\":\"length\"}],\"usage\":{\"prompt_tokens\":-1}}\n\n"))
 	f.Add(200, "text/event-stream", []byte("event: error\ndata: {\"error\":{\"type\":\"x\"}}\n\n"))
 	f.Add(200, "application/json", []byte(`{"choices":[{"message":{"content":"a","tool_calls":[{"id":"x","function":{"name":"n","arguments":"{"}}]}}]}`))
 	f.Add(429, "application/json", []byte(`{"error":{"code":17,"message":"slow"}}`))

@@ -85,7 +85,7 @@ func TestKeyThatFails(t *testing.T) {
 	}
 }
 
-// What the SDKs would read from the environment by themselves is not used.
+// What the providers' own clients read from the environment is not used.
 func TestEnvironmentOfTheProcess(t *testing.T) {
 	t.Setenv("ANTHROPIC_API_KEY", "not-this")
 	t.Setenv("ANTHROPIC_AUTH_TOKEN", "not-this")

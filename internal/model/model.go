@@ -1,7 +1,7 @@
 // Package model asks language models. Behind one interface there are
 //
-//	anthropic/NAME, claude-NAME   Anthropic's Messages API, by its official SDK
-//	openai/NAME                   OpenAI's Chat Completions, by its official SDK
+//	anthropic/NAME, claude-NAME   Anthropic's Messages API
+//	openai/NAME                   OpenAI's Chat Completions
 //	NAME with a base URL          any endpoint that is compatible with them
 //	claude-code, claude-code/NAME the user's own program claude in print mode
 //

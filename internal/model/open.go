@@ -90,14 +90,14 @@ func Open(name string, o Options) (Model, error) {
 	if p, ok := prices.Of(provider, short); ok {
 		c.price = &p
 	}
-	ask := endpoint{base: base, model: short, client: o.Client, max: o.MaxReply}
+	ask := endpoint{base: base, model: short, client: withoutRedirects(o.Client), max: o.MaxReply}
 	switch provider {
 	case spec.Anthropic:
 		c.keys.usual(o, "ANTHROPIC_API_KEY")
-		c.provider = newAnthropic(ask)
+		c.provider = &messagesAPI{ask}
 	case spec.OpenAI:
 		c.keys.usual(o, "OPENAI_API_KEY")
-		c.provider = newOpenAI(ask)
+		c.provider = &chatAPI{ask}
 	case spec.Claude:
 		c.keys.login = true
 		c.slots = make(chan struct{}, maxPrograms)

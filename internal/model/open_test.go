@@ -20,6 +20,7 @@ func TestWhereRequestsGo(t *testing.T) {
 		{"openai/gpt-5", "", "https://api.openai.com/v1/chat/completions", "gpt-5"},
 		{"openai/openai/gpt-oss", "http://[::1]:11434", "http://[::1]:11434/v1/chat/completions", "openai/gpt-oss"},
 		{"openai/anthropic/claude", "https://router.test/api/v1", "https://router.test/api/v1/chat/completions", "anthropic/claude"},
+		{"gpt-5", "https://proxy.test/https://api.test/v1", "https://proxy.test/https://api.test/v1/chat/completions", "gpt-5"},
 		{"qwen/qwen3:30b", "http://127.0.0.1:11434/v1/", "http://127.0.0.1:11434/v1/chat/completions", "qwen/qwen3:30b"},
 	} {
 		var got string

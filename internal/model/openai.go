@@ -1,64 +1,98 @@
 package model
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
+	"net/http"
 	"strings"
 
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/packages/respjson"
-	"github.com/openai/openai-go/v3/packages/ssestream"
+	"github.com/tine-mcp/tine/internal/wire"
 )
 
 // chatAPI is OpenAI's Chat Completions, at OpenAI or at a compatible endpoint.
-type chatAPI struct {
-	endpoint
-	service openai.ChatCompletionService
-}
-
-func newOpenAI(e endpoint) *chatAPI {
-	c := &chatAPI{endpoint: e}
-	// Unlike the SDK's client, the service reads nothing from the environment.
-	c.service = openai.NewChatCompletionService(
-		option.WithBaseURL(e.base.String()), option.WithHTTPClient(e.httpClient()), option.WithMaxRetries(0),
-		option.WithMiddleware(c.exchange))
-	return c
-}
+type chatAPI struct{ endpoint }
 
 func (c *chatAPI) host() string    { return c.base.Host }
 func (c *chatAPI) maxTokens() int  { return 0 }
 func (c *chatAPI) tellsCost() bool { return false }
 
 func (c *chatAPI) send(ctx context.Context, a *attempt) (Reply, error) {
-	params := c.chatParams(a)
-	var opts []option.RequestOption
+	const path = "chat/completions"
+	header := http.Header{}
 	if a.key != "" {
-		opts = append(opts, option.WithAPIKey(a.key))
+		header.Set("Authorization", "Bearer "+a.key)
 	}
 	var (
 		got chatMessage
 		err error
 	)
 	if a.delta == nil {
-		var whole *openai.ChatCompletion
-		if whole, err = c.service.New(ctx, params, opts...); err == nil {
-			err = got.whole(whole)
+		var reply chatReply
+		if err = c.whole(ctx, path, header, c.chatParams(a), &reply); err == nil {
+			err = got.whole(&reply)
 		}
 	} else {
-		params.StreamOptions.IncludeUsage = openai.Bool(true)
-		stream := c.service.NewStreaming(ctx, params, opts...)
-		err = got.read(stream, a.delta)
-		stream.Close()
+		err = c.stream(ctx, path, header, c.chatParams(a), func(e wire.Event) (bool, error) { return got.read(e, a.delta) })
+		if err == nil && got.reason == "" && len(got.calls) <= maxCalls {
+			err = errCut
+		}
 	}
-	reply := Reply{Model: got.model, Usage: usageOfChat(got.usage)}
+	reply := Reply{Model: got.model, Usage: got.usage.known()}
 	if err != nil {
-		return reply, chatProblem(err)
+		return reply, err
 	}
 	reply.Message, reply.Stop = got.message(c.model)
 	return reply, nil
+}
+
+type (
+	// A chatReply is a whole reply, or a chunk of a stream.
+	chatReply struct {
+		Model   looseText       `json:"model"`
+		Choices []chatChoice    `json:"choices"`
+		Usage   *chatUsage      `json:"usage"`
+		Error   json.RawMessage `json:"error"`
+	}
+	chatChoice struct {
+		Message chatPart  `json:"message"`
+		Delta   chatPart  `json:"delta"` // in a chunk
+		Reason  looseText `json:"finish_reason"`
+	}
+	chatPart struct {
+		Content looseText `json:"content"`
+		Refusal looseText `json:"refusal"`
+		Calls   []struct {
+			Index    looseInt  `json:"index"` // in a chunk
+			ID       looseText `json:"id"`
+			Function struct {
+				Name      looseText `json:"name"`
+				Arguments looseText `json:"arguments"`
+			} `json:"function"`
+			Extra json.RawMessage `json:"extra_content"`
+		} `json:"tool_calls"`
+	}
+	chatUsage struct {
+		Prompt     looseInt `json:"prompt_tokens"`
+		Completion looseInt `json:"completion_tokens"`
+		Details    struct {
+			Read  looseInt `json:"cached_tokens"`
+			Write looseInt `json:"cache_write_tokens"`
+		} `json:"prompt_tokens_details"`
+	}
+)
+
+// known takes what came from the cache out of the prompt, which counts it too.
+func (u *chatUsage) known() Usage {
+	if u == nil {
+		return Usage{}
+	}
+	read, write := max(int64(u.Details.Read), 0), max(int64(u.Details.Write), 0)
+	return Usage{
+		InputTokens: max(int64(u.Prompt)-read-write, 0), OutputTokens: max(int64(u.Completion), 0),
+		CacheRead: read, CacheWrite: write,
+	}
 }
 
 // A chatMessage is a message as it arrived, whole or in pieces.
@@ -69,7 +103,7 @@ type chatMessage struct {
 	calls   []*chatCall
 	at      map[int64]int // the place of a call by its index in the stream
 	reason  string
-	usage   openai.CompletionUsage
+	usage   *chatUsage
 }
 
 type chatCall struct {
@@ -78,68 +112,59 @@ type chatCall struct {
 	extra     string // JSON that some endpoints want back with the call
 }
 
-func (g *chatMessage) whole(c *openai.ChatCompletion) error {
-	if c == nil {
+func (g *chatMessage) whole(r *chatReply) error {
+	g.model, g.usage = string(r.Model), r.Usage
+	if len(r.Choices) == 0 {
 		return errStrange
 	}
-	g.model, g.usage = c.Model, c.Usage
-	if len(c.Choices) == 0 {
-		return errStrange
+	said := r.Choices[0].Message
+	for i := range said.Calls {
+		said.Calls[i].Index = looseInt(i)
 	}
-	choice := c.Choices[0]
-	g.reason = choice.FinishReason
-	g.text.WriteString(choice.Message.Content)
-	g.refusal.WriteString(choice.Message.Refusal)
-	for i, t := range choice.Message.ToolCalls {
-		var extra string
-		var fields struct {
-			Extra json.RawMessage `json:"extra_content"`
-		}
-		if json.Unmarshal([]byte(t.RawJSON()), &fields) == nil {
-			extra = string(fields.Extra)
-		}
-		g.call(int64(i), t.ID, t.Function.Name, t.Function.Arguments, extra)
+	g.add(&said, r.Choices[0].Reason)
+	if g.reason == "" && g.text.Len() == 0 && g.refusal.Len() == 0 && len(g.calls) == 0 {
+		return errStrange
 	}
 	return nil
 }
 
-// read puts the chunks of a stream together. The SDK's own way refuses streams whose
-// chunks have different ids, which some compatible endpoints send.
-func (g *chatMessage) read(stream *ssestream.Stream[openai.ChatCompletionChunk], delta func(string)) error {
-	for stream.Next() {
-		chunk := stream.Current()
-		if chunk.Model != "" {
-			g.model = chunk.Model
-		}
-		if chunk.JSON.Usage.Valid() {
-			g.usage = chunk.Usage
-		}
-		if len(chunk.Choices) == 0 {
-			continue
-		}
-		choice := chunk.Choices[0]
-		if choice.FinishReason != "" {
-			g.reason = choice.FinishReason
-		}
-		g.refusal.WriteString(choice.Delta.Refusal)
-		for _, t := range choice.Delta.ToolCalls {
-			g.call(t.Index, t.ID, t.Function.Name, t.Function.Arguments, valid(t.JSON.ExtraFields["extra_content"]))
-			if len(g.calls) > maxCalls {
-				return nil // the caller says so
-			}
-		}
-		if text := choice.Delta.Content; text != "" {
-			g.text.WriteString(text)
-			delta(text)
-		}
+// read adds a chunk of a stream. It reports whether another one is expected. Chunks may
+// have different ids: some compatible endpoints send such.
+func (g *chatMessage) read(event wire.Event, delta func(string)) (bool, error) {
+	if bytes.HasPrefix(event.Data, []byte("[DONE]")) {
+		return false, nil
 	}
-	switch err := stream.Err(); {
-	case err != nil:
-		return err
-	case g.reason == "":
-		return errCut
+	var chunk chatReply
+	err := decode(event.Data, &chunk)
+	if event.Name == "error" || len(present(chunk.Error)) > 0 {
+		return false, chatProblem(event.Data)
 	}
-	return nil
+	if err != nil {
+		return false, err
+	}
+	g.model = cmp.Or(string(chunk.Model), g.model)
+	g.usage = cmp.Or(chunk.Usage, g.usage)
+	if len(chunk.Choices) == 0 {
+		return true, nil
+	}
+	said := &chunk.Choices[0].Delta
+	g.add(said, chunk.Choices[0].Reason)
+	if len(g.calls) > maxCalls {
+		return false, nil // the caller says so
+	}
+	if said.Content != "" {
+		delta(string(said.Content))
+	}
+	return true, nil
+}
+
+func (g *chatMessage) add(said *chatPart, reason looseText) {
+	g.reason = cmp.Or(string(reason), g.reason)
+	g.text.WriteString(string(said.Content))
+	g.refusal.WriteString(string(said.Refusal))
+	for _, c := range said.Calls {
+		g.call(int64(c.Index), string(c.ID), string(c.Function.Name), string(c.Function.Arguments), string(present(c.Extra)))
+	}
 }
 
 // call adds a piece of a tool call. Pieces of one call have the same index. Some
@@ -159,13 +184,6 @@ func (g *chatMessage) call(index int64, id, name, arguments, extra string) {
 	c.name = cmp.Or(c.name, name)
 	c.arguments.WriteString(arguments)
 	c.extra = cmp.Or(extra, c.extra)
-}
-
-func valid(f respjson.Field) string {
-	if raw := f.Raw(); json.Valid([]byte(raw)) {
-		return raw
-	}
-	return ""
 }
 
 // message returns the message as callers know it, and why it ended.
@@ -201,34 +219,15 @@ func (g *chatMessage) message(model string) (Message, string) {
 	return m, StopEnd
 }
 
-// usageOfChat takes what came from the cache out of the prompt, which counts it too.
-func usageOfChat(u openai.CompletionUsage) Usage {
-	read, write := u.PromptTokensDetails.CachedTokens, u.PromptTokensDetails.CacheWriteTokens
-	return Usage{
-		InputTokens: max(u.PromptTokens-read-write, 0), OutputTokens: u.CompletionTokens,
-		CacheRead: read, CacheWrite: write,
-	}
-}
-
 // chatProblem makes an answer of an error that came within a stream, after the status.
-func chatProblem(err error) error {
-	var (
-		e      *ssestream.StreamError
-		syntax *json.SyntaxError
-	)
+func chatProblem(data []byte) error {
+	p := readProblem(data)
+	a := &answered{status: 500, problem: p}
 	switch {
-	case errors.As(err, &e):
-		p := readProblem(e.Event.Data)
-		a := &answered{status: 500, problem: p}
-		switch {
-		case strings.Contains(p.Type+p.Code, "rate_limit"), p.Code == "429":
-			a.status = 429
-		case strings.Contains(p.Type+p.Code, "invalid"), p.Code == "400":
-			a.status = 400
-		}
-		return a
-	case errors.As(err, &syntax), strings.Contains(err.Error(), "content-type"):
-		return errStrange
+	case strings.Contains(p.Type+p.Code, "rate_limit"), p.Code == "429":
+		a.status = 429
+	case strings.Contains(p.Type+p.Code, "invalid"), p.Code == "400":
+		a.status = 400
 	}
-	return err
+	return a
 }
