@@ -45,11 +45,16 @@ def test_a_bad_url_shows_no_secret() -> None:
     assert "secret" not in str(wrong.value)
 
 
-async def test_a_dead_gateway() -> None:
+@pytest.mark.parametrize("program", ["tine", "tineworld"])
+async def test_a_dead_gateway(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hint names the command that is there: the one of a wheel is `tineworld`."""
+    (tmp_path / program).touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("TINE_BIN", raising=False)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(tineworld.NoGateway, match=f"no gateway at {url}: .*is `tine serve` running"):
+        with pytest.raises(tineworld.NoGateway, match=f"no gateway at {url}: .*is `{program} serve` running"):
             await tineworld.connect(url)
 
 

@@ -54,9 +54,36 @@ async def test_its_config_is_a_dict_or_a_file(tmp_path: Path) -> None:
     assert (tmp_path / "state" / "tine.db").exists(), "a state folder of the caller's stays"
 
 
+async def test_its_config_is_read_as_it_is_written(tmp_path: Path) -> None:
+    odd = "a\u2028é\U0001f600\x85\x7f\\n: # {"
+    config = {"servers": {"fault": rig.fault_server(env={"ODD": odd})}}
+    async with tineworld.local(config, binary=rig.tine_binary()) as t, t.open() as w:
+        await w.call("fault__count")
+        assert (await w.exec("fault", ["printenv", "ODD"])).stdout == odd + "\n"
+    async with tineworld.local({}, binary=rig.tine_binary()):
+        pass
+
+
 async def test_a_config_or_a_program_that_does_not_work(tmp_path: Path) -> None:
-    with pytest.raises(tineworld.Infrastructure, match="(?s)ended with exit code.*nonsense"):
-        await tineworld.local({"nonsense": 1}, binary=rig.tine_binary())
+    program = {"command": "true", "args": ["a\u2028é\U0001f600\x85"]}
+    for config, why in (
+        ({"nonsense": 1}, 'unknown key "nonsense"'),
+        ({"servers": {"x": program | {"sandbx": True}}}, 'unknown key "sandbx" in servers.x; did you mean "sandbox"'),
+        ({"servers": {"x": {"comand": "true"}}}, 'unknown key "comand" in servers.x; did you mean "command"'),
+        ({"servers": {"x": {"builtin": "fles"}}}, 'servers.x.builtin: got "fles"'),
+        ({"servers": {"x": {"command": Path("true")}}}, "is not JSON: .*PosixPath"),
+        ({"listen": float("nan")}, "is not JSON"),
+        ({"listen": "\ud800"}, "is not JSON"),
+    ):
+        with pytest.raises(tineworld.Invalid, match=why) as error:
+            await tineworld.local(config, binary=rig.tine_binary())
+        assert "tine.yaml" not in str(error.value) and "/tmp" not in str(error.value), "the file is gone"
+    (tmp_path / "mine.yaml").write_text("servers:\n  x: {sandbx: true}\n")
+    with pytest.raises(tineworld.Invalid, match='mine.yaml:2:.*"sandbx"'):
+        await tineworld.local(tmp_path / "mine.yaml", binary=rig.tine_binary())
+    (tmp_path / "state").write_text("no folder")
+    with pytest.raises(tineworld.Infrastructure, match="(?s)ended with exit code"):
+        await tineworld.local(state=tmp_path / "state", binary=rig.tine_binary())
     with pytest.raises(tineworld.Invalid, match="there is no config .*absent.yaml"):
         await tineworld.local(tmp_path / "absent.yaml", binary=rig.tine_binary())
     with pytest.raises(tineworld.Invalid, match="absent is not a program.*TINE_BIN"):

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -151,7 +152,7 @@ def test_closing_twice_and_using_it_afterwards(server: MCPServer) -> None:
     echo = node(server, "echo")
     server.close()
     server.close()
-    with pytest.raises(RuntimeError, match="after it was closed; call connect_mcp again"):
+    with pytest.raises(RuntimeError, match="mcp_peer.py\" is used after it was closed; call connect_mcp again$"):
         echo.prepare_tool(text="a").invoke()
 
 
@@ -160,8 +161,8 @@ def test_set_ups_that_fail(tmp_path: Path, peer: mcp_peer.HTTPPeer) -> None:
         connect_mcp(MCPStdioParams("no-such-command"))
     with pytest.raises(FileNotFoundError, match='folder ".*absent" for command .* mend cwd'):
         connect_mcp(stdio(cwd=tmp_path / "absent"))
-    with pytest.raises(ConnectionError, match="(?s)was started and did not speak MCP: .*not today"):
-        connect_mcp(MCPStdioParams(sys.executable, ["-c", "raise SystemExit('not today')"]))
+    with pytest.raises(ConnectionError, match="(?s)command .*python.* -c .*was started and did not speak MCP: exit code 3: .*not today"):
+        connect_mcp(MCPStdioParams(sys.executable, ["-c", "import sys; print('not today', file=sys.stderr); sys.exit(3)"]))
     with pytest.raises(TimeoutError, match="did not answer the handshake within 0.5 s"):
         connect_mcp(config=MCPStdioParams(sys.executable, ["-c", "import sys; sys.stdin.read()"]), setup_timeout=0.5)
     with pytest.raises(ConnectionError, match="http://127.0.0.1:1/mcp did not answer"):
@@ -173,6 +174,45 @@ def test_set_ups_that_fail(tmp_path: Path, peer: mcp_peer.HTTPPeer) -> None:
     peer.status = 401
     with pytest.raises(ConnectionError, match="answered 401 Unauthorized; check headers, auth, or MCP_TOKEN"):
         connect_mcp(MCPHttpParams(peer.url))
+
+
+def test_the_set_up_takes_no_longer_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that does not end by itself is ended in the background."""
+    ended = threading.Event()
+    close = MCPServer.close
+
+    def closed(self: MCPServer) -> None:
+        close(self)
+        ended.set()
+
+    monkeypatch.setattr(MCPServer, "close", closed)
+    stubborn = MCPStdioParams(sys.executable, ["-c", "import sys, time; print(1, file=sys.stderr, flush=True); time.sleep(1000)"])
+    with pytest.raises(TimeoutError, match="did not answer the handshake within 0.5 s"):
+        connect_mcp(stubborn, setup_timeout=0.5)
+    assert not ended.is_set(), "nobody waited for the program"
+    assert ended.wait(rig.PATIENCE)
+    assert not [one for one in Path("/proc").glob("[0-9]*/cmdline") if b"time.sleep(1000)" in _read(one)]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_a_list_of_tools_that_never_comes_is_in_the_time_of_the_set_up() -> None:
+    class Silent:
+        async def list_tools(self) -> Any:
+            await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError, match="did not list its tools within 0.5 s"):
+        connect_mcp(MCPStdioParams("never-run"), client_session=Silent(), setup_timeout=0.5)
+
+
+def test_a_command_in_a_message_is_one_line() -> None:
+    assert MCPStdioParams("python", ["-m", "a server"]).describe() == "command \"python -m 'a server'\""
+    assert len(MCPStdioParams("python", ["-c", "x\n" * 1000]).describe()) < 300
 
 
 def test_a_url_in_a_message_has_no_secrets() -> None:

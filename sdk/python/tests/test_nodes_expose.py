@@ -11,12 +11,14 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypedDict
 
 import mcp_peer
 import pytest
 from test_nodes import node, soon, stdio
 
-from tineworld.nodes import MCPHttpParams, MCPStdioParams, NodeServer, connect_mcp, create_mcp_server, function_node
+from tineworld.nodes import MCPHttpParams, MCPStdioParams, Node, NodeServer, ToolInfo, _versions, connect_mcp, create_mcp_server, function_node
 
 
 @function_node
@@ -73,21 +75,151 @@ def test_nodes_are_served_as_the_tools_they_are(serving: str, path: str) -> None
 
 
 def test_functions_run_beside_each_other() -> None:
-    party = threading.Barrier(2, timeout=30)
+    party = threading.Barrier(40, timeout=30)
 
     def meet() -> str:
         party.wait()
         return "met"
 
     with create_mcp_server([function_node(meet)]) as exposed, connect_mcp(MCPHttpParams(exposed.start())) as server:
-        calls = [node(server, "meet").prepare_tool() for _ in range(2)]
+        calls = [node(server, "meet").prepare_tool() for _ in range(40)]
         said: list[str] = []
         threads = [threading.Thread(target=lambda one=one: said.append(one.invoke())) for one in calls]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert said == ["met", "met"]
+    assert said == ["met"] * 40
+
+
+def _bare() -> dict:  # type: ignore[type-arg]
+    return {"a": [1, {"b": None}]}
+
+
+def _listed() -> list:  # type: ignore[type-arg]
+    return [[1], [2, 3]]
+
+
+class _Named(TypedDict):
+    name: str
+
+
+def _typed() -> _Named:
+    return {"name": "n", "more": 1}  # type: ignore[typeddict-unknown-key]
+
+
+class _Own(Node):
+    _info = ToolInfo("own", "", {"type": "object", "properties": {}})
+
+    def invoke(self) -> Any:
+        return [{"result": 1}, "2", None]
+
+
+VALUES: list[Any] = [None, True, 0, -1.5, "", "é\n7", "7", [], [[1], [2, 3]], [None], {}, {"a": [{"b": None}]}, {"result": 7}, {"result": [7]}, [{"result": 7}]]
+
+
+def test_values_come_back_as_they_were() -> None:
+    same = function_node(lambda value: value, name="same")
+    annotated = function_node(_as_any, name="annotated")
+    others = [function_node(one) for one in (_bare, _listed, _typed)] + [_Own]
+    with create_mcp_server([same, annotated, *others]) as exposed, connect_mcp(MCPHttpParams(exposed.start())) as server:
+        for value in VALUES:
+            for name in ("same", "annotated"):
+                got = node(server, name).prepare_tool(value=value).invoke()
+                assert got == value and type(got) is type(value), name
+        for one in others:
+            assert node(server, one.name()).prepare_tool().invoke() == one.prepare_tool().invoke(), one
+        with create_mcp_server([node(server, "same")]) as again, connect_mcp(MCPHttpParams(again.start())) as second:
+            assert node(second, "same").prepare_tool(value=[[1]]).invoke() == [[1]], "also through a second server"
+
+
+def _as_any(value: Any) -> Any:
+    return value
+
+
+@dataclass
+class _Point:
+    x: int
+
+
+def _point() -> _Point:
+    return _Point(1)
+
+
+def test_values_that_are_not_json_are_refused() -> None:
+    wrong: dict[str, tuple[Any, Any, str]] = {
+        "object": (None, lambda: _Point(1), 'node "object" returned a value of type _Point, which is not JSON; return str'),
+        "nested": (None, lambda: {"a": [0, {1}]}, r"a value of type set at \['a'\]\[1\]"),
+        "raw": (bytes, lambda: b"a", 'node "raw" returned a value of type bytes'),
+        "nan": (float, lambda: float("nan"), 'node "nan" returned a float that JSON does not have, nan'),
+        "keys": (None, lambda: {1: 2}, "a dict with a key of type int"),
+        "half": (str, lambda: "\ud800", "a str that is not Unicode"),
+        "liar": (int, lambda: "5", 'node "liar" returned a str that is not as its annotation says'),
+    }
+    nodes = []
+    for name, (annotation, function, _) in wrong.items():
+        if annotation is not None:
+            function.__annotations__["return"] = annotation
+        nodes.append(function_node(function, name=name))
+    with create_mcp_server([*nodes, function_node(_point)]) as exposed, connect_mcp(MCPHttpParams(exposed.start())) as server:
+        for name, (_, _, why) in wrong.items():
+            with pytest.raises(RuntimeError, match=why):
+                node(server, name).prepare_tool().invoke()
+        assert node(server, "_point").prepare_tool().invoke() == {"x": 1}, "what the annotation makes JSON of"
+
+
+def test_pictures_are_contents() -> None:
+    def look() -> Any:
+        return ["see", _versions.types.ImageContent.model_validate({"type": "image", "data": "AA==", "mimeType": "image/png"})]
+
+    with create_mcp_server([function_node(look)]) as exposed, connect_mcp(MCPHttpParams(exposed.start())) as server:
+        assert [one["type"] for one in node(server, "look").prepare_tool().invoke()] == ["text", "image"]
+
+
+def test_arguments_that_a_function_does_not_have_are_refused(serving: str) -> None:
+    with connect_mcp(MCPHttpParams(serving)) as server:
+        with pytest.raises(RuntimeError, match='node "add" got wrong arguments: it does not know zz; its parameters are a, b'):
+            node(server, "add").prepare_tool(a=1, zz=3).invoke()
+
+
+async def test_a_node_is_called_as_the_function() -> None:
+    assert (add(3), add(3, b=4), add.renamed("plus")(1)) == (4, 7, 2)
+    assert await _shout("a") == {"said": "A"}
+    with pytest.raises(TypeError, match="argument"):
+        add(1, zz=2)
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/sse"])
+def test_a_server_that_has_clients_is_closed_quietly(path: str) -> None:
+    program = f"""
+import threading
+from tineworld.nodes import *
+waiting, go = threading.Event(), threading.Event()
+def wait():
+    waiting.set()
+    go.wait()
+    return "done"
+exposed = create_mcp_server([function_node(wait)])
+url = exposed.start().removesuffix("/mcp") + {path!r}
+server = connect_mcp(MCPHttpParams(url))
+got = []
+def ask():
+    try:
+        got.append(server.tools[0].prepare_tool().invoke())
+    except ConnectionError as error:
+        got.append("broke off" in str(error))
+call = threading.Thread(target=ask)
+call.start()
+waiting.wait()
+threading.Timer(0.3, go.set).start()
+exposed.close()
+call.join()
+print(got)
+server.close()
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert not [word for word in ("ERROR", "Traceback", "ASGI") if word in ran.stderr], ran.stderr
+    assert ran.stdout == ("['done']\n" if path == "/mcp" else "[True]\n"), "a call has some time, unless its answer comes on another stream"
 
 
 def test_tools_of_another_server_are_served_with_their_schema() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tarfile
 import zipfile
 from collections.abc import AsyncIterator
@@ -122,6 +123,7 @@ def test_messages_of_a_trajectory() -> None:
         {"type": "session", "session": "ses_1"},
         _call("c1", result=text, outcome="ok", undone=True),
         _call("c2", result=text, outcome="ok"),
+        _call("r2", result=text, outcome="ok", server="grader", meta={"openenv/reward": "c2"}),
         {"type": "annotation", "id": "a1", "call": "c2", "text": "I try", "reward": 0.5},
         _call("c3", result={"code": -32602, "message": "no tool n"}, outcome="invalid", error="no tool n"),
         {"type": "annotation", "id": "a2", "text": "I am done", "reward": 1.0},
@@ -153,7 +155,7 @@ def test_folders_travel_whole_and_stay_inside(tmp_path: Path) -> None:
     (tmp_path / "a" / "b" / "c.txt").write_bytes(b"\x00\xff")
     (tmp_path / "a" / "run.sh").write_text("x")
     (tmp_path / "a" / "run.sh").chmod(0o755)
-    _tar.unpack(_tar.pack(tmp_path / "a"), tmp_path / "z")
+    _tar.unpack(io.BytesIO(_tar.pack(tmp_path / "a")), tmp_path / "z")
     assert (tmp_path / "z" / "b" / "c.txt").read_bytes() == b"\x00\xff"
     assert (tmp_path / "z" / "run.sh").stat().st_mode & 0o111
 
@@ -171,6 +173,19 @@ def _tar_of(*members: tuple[str, bytes, str]) -> bytes:
                 info.linkname = what
             tar.addfile(info, io.BytesIO(what.encode()))
     return out.getvalue()
+
+
+def test_what_a_world_can_not_take_is_not_packed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "one").write_text("1")
+    os.link(tmp_path / "a" / "one", tmp_path / "a" / "two")
+    os.symlink("one", tmp_path / "a" / "link")
+    os.mkfifo(tmp_path / "a" / "pipe")
+    with tarfile.open(fileobj=io.BytesIO(_tar.pack(tmp_path / "a"))) as tar:
+        assert {entry.name: entry.type for entry in tar} == {"link": tarfile.SYMTYPE, "one": tarfile.REGTYPE, "two": tarfile.REGTYPE}
+        two = tar.extractfile("two")
+        assert two is not None and two.read() == b"1"
+    assert f"{tmp_path}/a/pipe was left out" in caplog.text
 
 
 def test_what_leads_out_of_a_folder_is_left_out_of_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -203,12 +218,22 @@ def test_what_leads_out_of_a_folder_is_left_out_of_it(tmp_path: Path, caplog: py
         ("dangling", tarfile.SYMTYPE, "d/absent"),
         ("other", tarfile.LNKTYPE, "d/f.txt"),
     ]
-    _tar.unpack(_tar_of(*right, *wrong), to)
+    _tar.unpack(io.BytesIO(_tar_of(*right, *wrong)), to)
     assert sorted(p.relative_to(to).as_posix() for p in to.rglob("*")) == ["d", "d/f.txt", "d/here", "d/root", "dangling", "loop", "other"]
     assert [(to / name).read_text() for name in ("d/f.txt", "d/here/f.txt", "d/root/other")] == ["text"] * 3
     assert (to / "d" / "f.txt").stat().st_mode & 0o7777 == 0o755 and (to / "other").stat().st_nlink == 1
     assert len(caplog.records) == len(wrong) and all(ascii(name) in caplog.text for name, _, _ in wrong)
     assert [p.name for p in (tmp_path / "outside").iterdir()] == ["kept.txt"] and sorted(p.name for p in tmp_path.iterdir()) == ["a", "outside"]
+
+
+def test_what_the_gateway_left_out_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        root = tarfile.TarInfo("./")
+        root.type, root.pax_headers = tarfile.DIRTYPE, {"TINE.left-out": '["a/ff"]'}
+        tar.addfile(root)
+    _tar.unpack(out, tmp_path)
+    assert "'a/ff' was not written" in caplog.text and "neither a file" in caplog.text
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
@@ -220,20 +245,20 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     (to / "file").symlink_to("../outside/f.txt")
     # Also if the tar file has the link before what goes through it.
     through = [("folder/f.txt", tarfile.REGTYPE, "x"), ("link", tarfile.SYMTYPE, "d"), ("link/new", tarfile.REGTYPE, "x")]
-    _tar.unpack(_tar_of(*through, ("file", tarfile.REGTYPE, "new"), ("folder", tarfile.DIRTYPE, "")), to)
+    _tar.unpack(io.BytesIO(_tar_of(*through, ("file", tarfile.REGTYPE, "new"), ("folder", tarfile.DIRTYPE, ""))), to)
     assert [(p.name, p.read_text()) for p in (tmp_path / "outside").iterdir()] == [("f.txt", "kept")]
     assert (to / "file").read_text() == "new" and not (to / "file").is_symlink()
 
 
 def test_a_file_in_the_place_of_a_folder_is_the_worlds(tmp_path: Path) -> None:
     with pytest.raises(tineworld.UnusableFiles, match="is a folder"):
-        _tar.write(b"x", tmp_path)
+        _tar.write(io.BytesIO(b"x"), tmp_path)
     (tmp_path / "f").write_text("kept")
     with pytest.raises(tineworld.UnusableFiles, match="is a file"):
-        _tar.unpack(_tar_of(), tmp_path / "f")
+        _tar.unpack(io.BytesIO(_tar_of()), tmp_path / "f")
     assert (tmp_path / "f").read_text() == "kept"
     with pytest.raises(tineworld.Infrastructure, match="can't be read"):
-        _tar.unpack(b"no tar file", tmp_path / "g")
+        _tar.unpack(io.BytesIO(b"no tar file"), tmp_path / "g")
 
 
 def test_modules_are_small() -> None:

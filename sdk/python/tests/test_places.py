@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
+import posixpath
+import tarfile
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 import rig
@@ -29,6 +35,21 @@ async def test_annotations_are_in_the_trajectory(t: tineworld.Tine) -> None:
     assert (await w.to_messages())[0]["content"] == "I write"
     with pytest.raises(tineworld.Invalid):
         await w.annotate()
+
+
+async def test_numbers_that_are_not_of_json(t: tineworld.Tine) -> None:
+    half: Any = Fraction(1, 2)  # as numbers of NumPy are, and tensors
+    async with t.open(servers=["files"]) as w:
+        await w.annotate(reward=half, token_ids=[True], logprobs=[half])
+        (noted,) = [s for s in await w.trajectory() if s["type"] == "annotation"]
+        assert (noted["reward"], noted["token_ids"], noted["logprobs"]) == (0.5, [1], [0.5])
+        with pytest.raises(tineworld.Invalid, match=r"logprobs\[1\] is -inf.*give None"):
+            await w.annotate(token_ids=[1, 2], logprobs=[-0.5, -math.inf])
+        with pytest.raises(tineworld.Invalid, match="reward is nan"):
+            await w.annotate(reward=math.nan)
+        for unusable in (math.nan, half):
+            with pytest.raises(tineworld.Invalid, match="not JSON"):
+                await w.call("files__write_file", path="a", content=unusable)
 
 
 async def test_a_call_without_an_id_is_not_taken_for_the_whole_world(t: tineworld.Tine) -> None:
@@ -112,14 +133,15 @@ async def test_what_a_policy_leaves_does_not_end_the_run(tmp_path: Path) -> None
         assert (await w.exec("fault", ["sh", "-c", f"mkdir -p /workspace/in; cd /workspace/in; {leave}"])).ok
         match cases[leave]:
             case "files":
-                await w.files(recursive=True)
+                async with w.fork() as [fork]:
+                    return ",".join(f["type"] for f in await w.files("workspace/in") + await fork.files("workspace/in"))
             case "get":
                 try:
-                    await w.get("workspace/in", tmp_path / "get")
+                    await w.get("workspace/in/ff")
                 except tineworld.UnusableFiles:
                     return "scored"
             case "diff":
-                await w.diff(before)
+                return ",".join(f["path"] + " " + f["type"] for f in (await w.diff(before))["files"])
             case "shown":
                 await w.get("workspace/in/shown")
             case "put":
@@ -132,8 +154,65 @@ async def test_what_a_policy_leaves_does_not_end_the_run(tmp_path: Path) -> None
     async with tineworld.local(config, binary=rig.tine_binary()) as t:
         rig.need(t, FILES, "POST /v1/sessions/{session}/exec")
         done = await t.run([tineworld.Group(leave, size=1) for leave in cases], episode)
-    assert [(cases[k.task], k.value) for k in done.kept] == [("get", "scored"), ("fine", "a,b")]
-    assert [(cases[d.task], d.kind, type(d.error)) for d in done.dropped] == [(c, "refused", tineworld.UnusableFiles) for c in ("files", "diff", "shown", "put")]
+    assert [(cases[k.task], k.value) for k in done.kept] == [
+        ("files", "other,other"),
+        ("get", "scored"),
+        ("diff", "in directory,in/ff other"),
+        ("fine", "a,b"),
+    ]
+    assert [(cases[d.task], d.kind, type(d.error)) for d in done.dropped] == [(c, "refused", tineworld.UnusableFiles) for c in ("shown", "put")]
+
+
+async def test_what_is_large_does_not_end_the_run_or_the_world(gateway: rig.Gateway, tmp_path: Path) -> None:
+    large = b"x" * (3 << 20)
+    async with tineworld.connect(gateway.url, max_body=2 << 20) as t:
+        rig.need(t, FILES, "POST /v1/sessions/{session}/exec")
+
+        async def episode(w: tineworld.World, task: str) -> int:
+            await w.put("workspace/d/large", large)
+            match task:
+                case "get":
+                    return len(await w.get("workspace/d/large"))
+                case "folder":
+                    return len(await w.get("workspace/d", folder=True))
+                case "file to":
+                    await w.get("workspace/d/large", tmp_path / "large")
+                    return (tmp_path / "large").stat().st_size
+                case "folder to":
+                    await w.get("workspace/d", tmp_path / "d")
+                    return (tmp_path / "d" / "large").stat().st_size
+            await w.call("fault__count")
+            ran = await w.exec("fault", ["head", "-c", "100000", "/dev/zero"], max_output=70_000)
+            assert (ran.too_much, ran.exit, ran.ok) == (True, None, False)
+            return len(ran.out)
+
+        tasks = ("get", "folder", "file to", "folder to", "exec")
+        done = await t.run([tineworld.Group(task, size=1, servers=["files", "fault"]) for task in tasks], episode)
+    assert [(k.task, k.value) for k in done.kept] == [("file to", len(large)), ("folder to", len(large)), ("exec", 70_000)]
+    assert [(d.task, type(d.error)) for d in done.dropped] == [("get", tineworld.UnusableFiles), ("folder", tineworld.UnusableFiles)]
+    assert all("to=" in str(d.error) and "max_body" in str(d.error) for d in done.dropped)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "large"], "nothing else is left"
+
+
+async def test_a_folder_is_read_where_it_is_asked_for(t: tineworld.Tine) -> None:
+    async with t.open(servers=["files"]) as w:
+        await w.put("workspace/d/a.txt", "1")
+        with pytest.raises(tineworld.UnusableFiles, match="workspace/d is a folder; to= of get.. unpacks it, and folder=True"):
+            await w.get("workspace/d")
+        with pytest.raises(tineworld.UnusableFiles, match="is a file"):
+            await w.get("workspace/d/a.txt", folder=True)
+        with tarfile.open(fileobj=io.BytesIO(await w.get("workspace/d", folder=True))) as tar:
+            assert "a.txt" in [posixpath.normpath(name) for name in tar.getnames()]
+        assert w.failed is None
+
+
+async def test_names_that_are_not_utf8(t: tineworld.Tine) -> None:
+    async with t.open(servers=["files"]) as w:
+        for name in ("workspace/b\udcffd", "workspace/b\ufffdd"):
+            with pytest.raises(tineworld.UnusableFiles, match="UTF-8"):
+                await w.get(name)
+        with pytest.raises(tineworld.UnusableFiles, match="UTF-8"):
+            await w.put("workspace/b\udcffd", "1")
 
 
 def _script(path: Path) -> Path:

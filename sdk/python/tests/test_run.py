@@ -81,9 +81,13 @@ async def test_a_failed_world_is_played_again_in_another(t: tineworld.Tine) -> N
             await w.call("fault__die")
         return int((await w.call("fault__count")).text)
 
-    done = await t.run([Group(None, size=2, servers=["fault"])], episode, retry_world_failures=2)
+    done = await t.run([Group(None, size=2, servers=["fault"], labels={"run": "again"})], episode, retry_world_failures=2)
     assert sorted(k.attempts for k in done.kept) == [2, 3] and done.dropped == []
     assert [k.value for k in done.kept] == [1, 1] and len(set(seen)) == 5
+    told = [step["of"] async for step in t.trajectories(labels={"run": "again"})]
+    kept = [step["of"] async for step in t.trajectories(labels={"run": "again"}, kept=True)]
+    assert len(set(told)) == 6 and set(kept) == {k.session for k in done.kept}
+    assert Counter(kept) == Counter(of for of in told if of in kept)
 
 
 async def test_a_root_that_fails_is_opened_again_or_drops_its_group(t: tineworld.Tine) -> None:
@@ -258,3 +262,5 @@ async def test_64_rollouts_with_kills_of_servers_and_of_the_gateway(own_gateway:
                 cut_off += 1
         assert cut_off <= 16 and len(done.kept) >= 20
         assert await t.sessions() == []
+    own_gateway.stop()
+    assert own_gateway.holders() == [], "the gateway left processes"

@@ -24,13 +24,13 @@ async def test_an_openai_conversation_comes_back_as_it_was(t: tineworld.Tine) ->
     turns = [
         _openai("I write.", ("call_a", "files__write_file", json.dumps(WRITE)), ("call_b", "fault__break_off", "{}")),
         _openai(None, ("call_a", "files__read_text_file", '{"path": ')),
-        _openai("Again.", ("call_c", "invented", "{}"), ("call_d", "files__list_directory", "[1]"), ("call_e", "files__list_directory", '{"path": "."}')),
+        _openai("Again.", ("call_c", "invented", "{}"), ("call_f", "files__invented", "{}"), ("call_d", "files__list_directory", "[1]"), ("call_e", "files__list_directory", '{"path": "."}')),
     ]
     async with t.open(servers=["files", "fault"]) as w:
         await w.tools()
         conversation = [message for turn in turns for message in [turn, *await w.act(turn)]]
         await w.annotate(text="I am done.")
-        assert len(conversation) == 9
+        assert len(conversation) == 10
         assert await w.to_messages() == [*conversation, {"role": "assistant", "content": "I am done."}]
 
 

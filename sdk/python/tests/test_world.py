@@ -43,6 +43,12 @@ async def test_a_mistake_is_a_result(t: tineworld.Tine, tool: str) -> None:
         assert wrong.is_error and wrong.text
         assert wrong.kind == ("tool" if tool == "fault__break.off" else "invalid")
         assert w.failed is None
+        [again] = await t.call_many([(w, tool, {})])
+        assert isinstance(again, tineworld.Result) and again.call != wrong.call
+        for result in (wrong, again):
+            await w.annotate(call=result, reward=-1)
+        steps = await w.trajectory()
+        assert [s["call"] for s in steps if s["type"] == "annotation"] == [s["id"] for s in steps if s["type"] == "call"] == [wrong.call, again.call]
 
 
 async def test_invented_tools_are_in_the_messages(t: tineworld.Tine) -> None:

@@ -15,10 +15,10 @@ PAGE = rig.ROOT / "docs" / "trainers.md"
 Message = dict[str, Any]
 
 
-def example(name: str) -> str:
-    """The block of docs/trainers.md that begins with ```python NAME."""
-    blocks = re.findall(rf"^```python {name}\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
-    assert len(blocks) == 1, f"{PAGE} has {len(blocks)} blocks `python {name}`"
+def example(name: str, language: str = "python") -> str:
+    """The block of docs/trainers.md that begins with ```python NAME, or with another language."""
+    blocks = re.findall(rf"^```{language} {name}\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    assert len(blocks) == 1, f"{PAGE} has {len(blocks)} blocks `{language} {name}`"
     return str(blocks[0])
 
 

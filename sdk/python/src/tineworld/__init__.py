@@ -6,7 +6,7 @@
 `tineworld.sync` has the same without `await`.
 """
 
-from . import sync
+from . import sync, trajectory
 from ._features import MissingFeature
 from ._opening import Opening
 from ._places import Executed
@@ -52,4 +52,5 @@ __all__ = [
     "connect",
     "local",
     "sync",
+    "trajectory",
 ]

@@ -59,7 +59,7 @@ async def _part(wire: Wire, encoded: Sequence[bytes], calls: bool, atomic: bool)
             item = line.get("item")
             if not isinstance(item, int) or not 0 <= item < len(encoded):
                 raise Infrastructure(f"the gateway answered a batch with a line of no item: {str(line)[:200]}")
-            heard[item] = from_api(line["error"], line.get("status", 0)) if "error" in line else line
+            heard[item] = from_api(line["error"], line.get("status", 0), call=line.get("call", "")) if "error" in line else line
         raise BrokenOff(f"the answer to a batch of {len(encoded)} broke off; is the gateway still running?")
 
     try:

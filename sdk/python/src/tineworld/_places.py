@@ -3,16 +3,17 @@ trajectory, and wakes and changes nothing."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import codecs
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from . import _tar
 from ._base import Base
-from ._wire import LINES, Ask, encode
+from ._wire import LINES, Ask, TooLarge, encode
 from .errors import BrokenOff, Invalid, Lost, UnusableFiles, from_api
 
 T = TypeVar("T")
@@ -21,8 +22,8 @@ FILES = "/v1/sessions/{session}/files/{place}/{path}"
 
 @dataclass(frozen=True)
 class Executed:
-    """What a program did that ran in a world. One of `exit`, `signal` and `timed_out` says how it
-    ended."""
+    """What a program did that ran in a world. One of `exit`, `signal`, `timed_out` and `too_much` says
+    how it ended."""
 
     out: bytes
     err: bytes
@@ -31,6 +32,8 @@ class Executed:
     #: The signal that ended it, such as KILL.
     signal: str = ""
     timed_out: bool = False
+    #: It was killed since it wrote more than `max_output`; the output is what it wrote until then.
+    too_much: bool = False
 
     @property
     def ok(self) -> bool:
@@ -59,8 +62,10 @@ class Places(Base):
         env: Mapping[str, str] | None = None,
         user: str | None = None,
         timeout: float | None = None,
+        max_output: int = 64 << 20,
     ) -> Executed:
-        """Runs a program beside a server: in its sandbox, container or process.
+        """Runs a program beside a server: in its sandbox, container or process. One that takes longer
+        than `timeout`, or writes more bytes than `max_output`, is killed, which the result says.
 
         >>> (await w.exec("shell", ["pytest", "-q"], timeout=60)).exit
         """
@@ -68,7 +73,7 @@ class Places(Base):
         if isinstance(argv, str):
             raise Invalid("exec() takes the program and its arguments as a list, not as one string")
         given = {"cwd": cwd, "env": dict(env) if env else None, "user": user}
-        body: dict[str, Any] = {"server": server, "argv": list(argv)} | {k: v for k, v in given.items() if v is not None}
+        body: dict[str, Any] = {"server": server, "argv": list(argv), "max_output": max_output} | {k: v for k, v in given.items() if v is not None}
         if isinstance(stdin, str):
             body["stdin"] = stdin
         elif stdin:
@@ -77,9 +82,9 @@ class Places(Base):
             body["timeout"] = f"{int(timeout * 1000)}ms"
         self._tine.features.need("POST", "/v1/sessions/{session}/exec")
         ask = Ask("POST", ("v1", "sessions", self.id, "exec"), body=encode(body), accept=LINES)
-        return await self._ours(self._executed(ask, " ".join(argv)))
+        return await self._ours(self._executed(ask, " ".join(argv), max_output))
 
-    async def _executed(self, ask: Ask, what: str) -> Executed:
+    async def _executed(self, ask: Ask, what: str, max_output: int) -> Executed:
         out, err = bytearray(), bytearray()
         try:
             async with self._tine.wire.lines(ask) as lines:
@@ -87,7 +92,10 @@ class Places(Base):
                     _add(out, line, "stdout")
                     _add(err, line, "stderr")
                     if "error" in line:
-                        raise from_api(line["error"])
+                        error = from_api(line["error"], int(line.get("status") or 0))
+                        if isinstance(error, Invalid) and (error.status == 422 or len(out) + len(err) >= max_output):
+                            return Executed(bytes(out), bytes(err), too_much=True)
+                        raise error
                     if line.keys() & {"exit", "signal", "timeout"}:
                         return Executed(bytes(out), bytes(err), line.get("exit"), line.get("signal", ""), line.get("timeout") is True)
         except BrokenOff as error:
@@ -99,7 +107,7 @@ class Places(Base):
         With `snapshot`, as that has them."""
         self._usable()
         query = {"list": "true"} | ({"all": "true"} if recursive else {}) | ({"snapshot": snapshot} if snapshot else {})
-        answer = await self._at(path, self._tine.wire.json("GET", *self._file(path), query=query))
+        answer = await self._at(self._tine.wire.json("GET", *self._file(path), query=query))
         return [dict(file) for file in answer["files"]]
 
     async def diff(self, snapshot: str) -> dict[str, Any]:
@@ -107,7 +115,7 @@ class Places(Base):
         the built-in memory, and in `other` what can't be compared, with the reason."""
         self._usable()
         self._tine.features.need("GET", "/v1/sessions/{session}/diff")
-        return dict(await self._at("workspace", self._tine.wire.json("GET", "v1", "sessions", self.id, "diff", query={"from": snapshot})))
+        return dict(await self._at(self._tine.wire.json("GET", "v1", "sessions", self.id, "diff", query={"from": snapshot})))
 
     async def put(self, path: str, content: str | bytes | Path) -> None:
         """Writes a file, or with the path of a local folder all that is in it.
@@ -124,49 +132,91 @@ class Places(Base):
                 content = content.read_bytes()
         data = content.encode() if isinstance(content, str) else content
         ask = Ask("PUT", self._file(path), query=query, body=data, media=media)
-        await self._at(path, self._tine.wire.exchange(ask, lambda answer: self._tine.wire.read_bytes(ask, answer)))
+        await self._at(self._tine.wire.exchange(ask, lambda answer: self._tine.wire.read_bytes(ask, answer)), large=False)
 
-    async def get(self, path: str, to: Path | None = None, *, snapshot: str | None = None) -> bytes:
-        """Reads a file; of a folder, a tar file. With `to` it is written there, a folder unpacked: what
-        leads out of it, or is no file, folder or link, is left out and told to the log. With
-        `snapshot` it is read as that has it."""
-        data, folder = await self.read(path, snapshot=snapshot)
+    @overload
+    async def get(self, path: str, to: None = None, *, folder: bool = False, snapshot: str | None = None) -> bytes: ...
+    @overload
+    async def get(self, path: str, to: Path, *, snapshot: str | None = None) -> None: ...
+    async def get(self, path: str, to: Path | None = None, *, folder: bool = False, snapshot: str | None = None) -> bytes | None:
+        """Reads a file; with `folder` a folder, as a tar file. It may have `max_body` bytes at most.
+
+        With `to` a file or a folder of any size is written there, a folder unpacked: what leads out of
+        it, or is no file, folder or link, is left out and told to the log. With `snapshot` it is read as
+        that has it."""
         if to is not None:
-            if folder:
-                _tar.unpack(data, to)
-            else:
-                _tar.write(data, to)
-        return data
+            await self._get_to(path, Path(to), snapshot)
+            return None
+        return (await self._read(path, snapshot, lambda got: _expect(path, folder, got)))[0]
+
+    async def _get_to(self, path: str, to: Path, snapshot: str | None) -> None:
+        ask = self._reading(path, snapshot)
+        with _tar.spool(to) as file:
+
+            async def read(answer: Any) -> str:
+                await self._tine.wire.read_into(answer, file)
+                return str(answer.content_type)
+
+            media = await self._at(self._tine.wire.exchange(ask, read), path)
+            await asyncio.to_thread(_tar.unpack if media == _tar.TAR else _tar.write, file, to)
 
     async def read(self, path: str, *, snapshot: str | None = None) -> tuple[bytes, bool]:
-        """What `get` reads, and whether it is a folder's tar file."""
+        """A file, or a folder's tar file, and whether it is the latter."""
+        return await self._read(path, snapshot, lambda got: None)
+
+    async def _read(self, path: str, snapshot: str | None, check: Callable[[bool], None]) -> tuple[bytes, bool]:
+        ask = self._reading(path, snapshot)
+
+        async def read(answer: Any) -> tuple[bytes, bool]:
+            check(answer.content_type == _tar.TAR)
+            return await self._tine.wire.read_bytes(ask, answer), answer.content_type == _tar.TAR
+
+        return await self._at(self._tine.wire.exchange(ask, read), path)
+
+    def _reading(self, path: str, snapshot: str | None) -> Ask:
         self._usable()
         query = {"snapshot": snapshot} if snapshot else None
-        ask = Ask("GET", self._file(path), query=query, accept=f"application/octet-stream, {_tar.TAR}")
+        return Ask("GET", self._file(path), query=query, accept=f"application/octet-stream, {_tar.TAR}")
 
-        async def read(answer: Any) -> tuple[bytes, str]:
-            return await self._tine.wire.read_bytes(ask, answer), answer.content_type
-
-        data, media = await self._at(path, self._tine.wire.exchange(ask, read))
-        return data, media == _tar.TAR
-
-    async def _at(self, path: str, work: Awaitable[T]) -> T:
+    async def _at(self, work: Awaitable[T], path: str = "", large: bool = True) -> T:
         """Waits for a request about files. What it can't do for the files that are there is not the
-        request's fault."""
+        request's fault, nor that of the world; neither is their size, unless they are ours."""
+
+        async def ours() -> T:
+            try:
+                return await work
+            except TooLarge as error:
+                most = self._tine.wire.max_body
+                mend = f"get({path!r}, to=...) writes it to a file" if path else "ask for less"
+                raise Invalid(f"{path or 'the answer'} has more than {most} bytes: {mend}, or set max_body of connect() higher", status=413) from error
+
         try:
-            return await self._ours(work)
+            return await self._ours(ours())
         except Invalid as error:
-            place, _, rest = path.strip("/").partition("/")
-            if error.status != 400 or ".." in rest.split("/") or f": {place}/" not in error.message:
+            # A name that is not UTF-8 is listed with U+FFFD in it, by which it is not found.
+            misnamed = error.status == 404 and "\ufffd" in path
+            if error.status != 422 and not (large and error.status == 413) and not misnamed:
                 raise
-            raise UnusableFiles(error.message, status=error.status) from None
+            hint = "; its name may not be UTF-8, and such a file is only in a copy of its folder" if misnamed else ""
+            raise UnusableFiles(error.message + hint, status=error.status) from None
 
     def _file(self, path: str) -> tuple[str, ...]:
         place, _, rest = path.strip("/").partition("/")
         if not place:
             raise Invalid("a path begins with workspace or with a server, such as workspace/a.txt")
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise UnusableFiles(f"the name {ascii(path)} is not UTF-8, and can't be asked for; get(..., to=...) of its folder copies it") from None
         self._tine.features.need("GET", FILES)
         return ("v1", "sessions", self.id, "files", place, *rest.split("/"))
+
+
+def _expect(path: str, folder: bool, got: bool) -> None:
+    if got and not folder:
+        raise Invalid(f"{path} is a folder; to= of get() unpacks it, and folder=True gives its tar file", status=422)
+    if folder and not got:
+        raise Invalid(f"{path} is a file, where a folder was asked for", status=422)
 
 
 def _add(to: bytearray, line: Mapping[str, Any], stream: str) -> None:

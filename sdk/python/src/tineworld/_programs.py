@@ -30,6 +30,11 @@ def find(given: str | Path | None) -> str:
     return found
 
 
+def command() -> str:
+    """How a person calls the program here, for hints."""
+    return os.environ.get("TINE_BIN") or (_NAME if bundled() or shutil.which(_NAME) else "tine")
+
+
 def bundled() -> str | None:
     """The program that came with this package: a wheel's is in the folder of commands."""
     # An installation into a folder (pip install --target) has other places than its records say.

@@ -5,49 +5,77 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import json
 import logging
 import os
 import posixpath
 import shutil
 import tarfile
+import tempfile
 from pathlib import Path
+from typing import IO
 
 from .errors import Infrastructure, UnusableFiles
 
 TAR = "application/x-tar"
 log = logging.getLogger("tineworld")
+_OTHER = "it is neither a file nor a folder nor a link"
+# In the last entry, which is the folder itself once more: names that the gateway left out, as JSON.
+_LEFT_OUT = "TINE.left-out"
 # What a name or a kind of a file, which the policy chooses, can make fail on this machine.
 _UNFIT = {errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENOTEMPTY}
 
 
 def pack(folder: Path) -> bytes:
-    """A folder's content as a tar file."""
+    """A folder's content as a tar file. FIFOs, sockets and devices are left out and told to the log;
+    a hard link becomes a file of its own."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for path in sorted(folder.rglob("*")):
-            tar.add(path, arcname=path.relative_to(folder).as_posix(), recursive=False)
+            tar.inodes.clear()  # type: ignore[attr-defined]  # or the second name of a file would be a link to the first
+            entry = tar.gettarinfo(path, path.relative_to(folder).as_posix())
+            if entry is not None and entry.isreg():
+                with path.open("rb") as file:
+                    tar.addfile(entry, file)
+            elif entry is not None and (entry.isdir() or entry.issym()):
+                tar.addfile(entry)
+            else:
+                log.warning("%s was left out: %s", path, _OTHER)
     return out.getvalue()
 
 
-def write(data: bytes, to: Path) -> None:
+def spool(to: Path) -> IO[bytes]:
+    """A file without a name, near a path: large files need no place elsewhere."""
+    near = to.absolute()
+    while not near.is_dir():
+        near = near.parent
+    return tempfile.TemporaryFile(dir=near)
+
+
+def write(data: IO[bytes], to: Path) -> None:
     """Writes a file that came where a folder might have."""
     if to.is_dir():
         raise UnusableFiles(f"a file was read, but {to} is a folder of this machine; the world has a file where a folder was expected")
-    to.write_bytes(data)
+    data.seek(0)
+    with to.open("wb") as file:
+        shutil.copyfileobj(data, file, 1 << 20)
 
 
-def unpack(data: bytes, to: Path) -> None:
+def unpack(data: IO[bytes], to: Path) -> None:
     """Writes the content of a tar file into a folder. What does not belong into it is left out and
     told to the log: links that lead out of the folder, names that do, and what is neither a file
     nor a folder nor a link. A hard link becomes a file of its own."""
     if to.exists() and not to.is_dir():
         raise UnusableFiles(f"a folder was read, but {to} is a file of this machine; the world has a folder where a file was expected")
     to.mkdir(parents=True, exist_ok=True)
+    data.seek(0)
     try:
-        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        with tarfile.open(fileobj=data) as tar:
             left_out = _Unpacking(tar, to).all()
     except tarfile.TarError as error:
         raise Infrastructure(f"the gateway sent a tar file that can't be read: {error}") from None
+    except ValueError as error:  # such as a zero byte in a name
+        raise UnusableFiles(f"the folder can't be written into {to}: {error}") from None
     for name, why in left_out[:20]:
         log.warning("%s was not written into %s: %s", ascii(name), to, why)
     if len(left_out) > 20:
@@ -69,6 +97,7 @@ class _Unpacking:
         for member in sorted(self._tar.getmembers(), key=tarfile.TarInfo.issym):
             name = posixpath.normpath(member.name)
             if name == ".":
+                left_out += [(str(left), _OTHER) for left in json.loads(member.pax_headers.get(_LEFT_OUT, "[]"))]
                 continue
             try:
                 why = self._write(member, name)
@@ -92,7 +121,7 @@ class _Unpacking:
             path.mkdir(parents=True, exist_ok=True)
             return "a link has its name" if path.is_symlink() else ""
         if not (member.isreg() or member.issym() or member.islnk()):
-            return "it is neither a file nor a folder nor a link"
+            return _OTHER
         if member.issym() and not _stays(member.linkname, len(parts) - 1):
             return f"it is a link to {ascii(member.linkname)}, which leads out of the folder, or may"
         path.parent.mkdir(parents=True, exist_ok=True)

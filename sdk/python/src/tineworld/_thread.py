@@ -20,6 +20,7 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
+        self._ended = asyncio.Event()  # set by each stop(), and once is as good as twice: loop.stop() would end the clean-up, too
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -27,7 +28,7 @@ class LoopThread:
     def _work(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_forever()
+            self._loop.run_until_complete(self._ended.wait())
         finally:
             left = asyncio.all_tasks(self._loop)
             for task in left:
@@ -66,7 +67,7 @@ class LoopThread:
         if self._loop.is_closed() or os.getpid() != self._pid:
             return
         try:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop.call_soon_threadsafe(self._ended.set)
         except RuntimeError:  # closed in between
             return
         if threading.current_thread() is not self._thread:

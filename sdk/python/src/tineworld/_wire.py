@@ -18,12 +18,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import aiohttp
 from yarl import URL
 
-from . import _lines
+from . import _lines, _programs
 from ._address import Address
 from .errors import BrokenOff, Infrastructure, Invalid, NoGateway, Refused, TineError, from_api
 
@@ -54,12 +54,20 @@ class Ask:
         return self.key is not None or self.method in ("GET", "PUT", "DELETE")
 
 
+class TooLarge(Infrastructure):
+    """An answer is larger than `max_body`."""
+
+
+_BUSY = 0.005  # seconds without an answer; a gateway is away for longer than that when it starts again
 _encoder = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
 def encode(value: Any) -> bytes:
-    """JSON as the gateway takes it; NaN is refused here, since it is not JSON."""
-    return _encoder.encode(value).encode()
+    """JSON as the gateway takes it. What is not JSON is refused here, such as NaN."""
+    try:
+        return _encoder.encode(value).encode()
+    except (TypeError, ValueError) as error:
+        raise Invalid(f"what was given is not JSON: {error}") from None
 
 
 @lru_cache(maxsize=4096)
@@ -148,7 +156,7 @@ class Wire:
         """A program that kept the loop busy has not seen yet which pooled connections were closed
         meanwhile: a request on one of them would break off. Two rounds of the loop tell, one that
         reads and one that closes."""
-        if not ask.repeatable and time.monotonic() - self._heard > 0.05:
+        if not ask.repeatable and time.monotonic() - self._heard > _BUSY:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
 
@@ -191,11 +199,16 @@ class Wire:
         async for piece in answer.content.iter_any():
             size += len(piece)
             if size > self.max_body:
-                raise Infrastructure(
-                    f"{self._what(ask)}: the answer is larger than {self.max_body} bytes; set max_body of connect() higher"
-                )
+                raise TooLarge(f"{self._what(ask)}: the answer is larger than {self.max_body} bytes; set max_body of connect() higher")
             pieces.append(piece)
         return b"".join(pieces)
+
+    async def read_into(self, answer: aiohttp.ClientResponse, file: IO[bytes]) -> None:
+        """Writes an answer of any size into a file, from its beginning: a request may be repeated."""
+        file.seek(0)
+        file.truncate()
+        async for piece in answer.content.iter_any():
+            file.write(piece)
 
     def _what(self, ask: Ask) -> str:
         return f"{ask.method} {self.address.at(ask.path)}"
@@ -212,7 +225,7 @@ class Wire:
             if answer.status == 401:
                 mend = "give connect() a token that this gateway knows, or set TINE_TOKEN"
                 return Refused(f"{self.address.base} does not let the caller in: {body['message']}; {mend}", status=401)
-            return from_api(body, answer.status)
+            return from_api(body, answer.status, call=answer.headers.get("Tine-Call", ""))
         if answer.status in (401, 403):
             return Refused(f"{what}: answered {status}; give connect() a token that this gateway knows, or set TINE_TOKEN", status=answer.status)
         if answer.status in (429, 503):
@@ -233,7 +246,7 @@ class Wire:
         if isinstance(error, aiohttp.ClientConnectorDNSError):
             return NoGateway(f"no gateway at {base}: its name is not known ({reason}); check the URL")
         if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
-            mend = "is `tine serve` running? start it, or give connect() another URL or set TINE_URL"
+            mend = f"is `{_programs.command()} serve` running? start it, or give connect() another URL or set TINE_URL"
             return NoGateway(f"no gateway at {base}: {reason}; {mend}")
         if ask.repeatable:
             return BrokenOff(f"the request to {base} broke off ({reason}); is the gateway still running?")

@@ -10,7 +10,7 @@ from typing import Any, TypedDict, TypeVar
 
 import aiohttp
 
-from . import _address, _features, rollouts
+from . import _address, _features, rollouts, trajectory
 from ._lease import Lease
 from ._many import Many
 from ._opening import Cleanups, Opening
@@ -103,8 +103,8 @@ class Tine(Many):
     ) -> Opening[World]:
         """Opens a world. Await it, or use a block that closes it.
 
-        `servers` are those of the config that it has, by default all. `template` is a snapshot, by
-        name or id. Times are written like 90s or 2h. `members` says more about some servers: how
+        `servers` are those of the config that it has, by default those that the template was made
+        with, or all. `template` is a snapshot, by name or id. Times are written like 90s or 2h. `members` says more about some servers: how
         many instances, which template. With `eager` all servers start now. With
         `timeouts="score"` a call that takes too long is a result and does not raise.
 
@@ -165,9 +165,27 @@ class Tine(Many):
 
         return await self.wire.exchange(ask, read)
 
-    async def trajectories(self, *, labels: Mapping[str, str] | None = None, closed: bool = True) -> AsyncGenerator[Step, None]:
+    async def trajectories(
+        self, *, labels: Mapping[str, str] | None = None, closed: bool = True, kept: bool = False
+    ) -> AsyncGenerator[Step, None]:
         """The steps of all sessions with these labels, one session after another; `of` in each step
-        is the session whose trajectory it belongs to."""
+        is the session whose trajectory it belongs to. With `kept` only those of the rollouts that
+        `run` kept: not the worlds that they were forked from, and no attempt that failed."""
+        if not kept:
+            async for step in self._trajectories(labels, closed):
+                yield step
+            return
+        one: list[Step] = []
+        async for step in self._trajectories(labels, closed):
+            if one and one[0]["of"] != step["of"]:
+                for step_of_one in one if trajectory.is_kept(one) else ():
+                    yield step_of_one
+                one = []
+            one.append(step)
+        for step in one if trajectory.is_kept(one) else ():
+            yield step
+
+    async def _trajectories(self, labels: Mapping[str, str] | None, closed: bool) -> AsyncGenerator[Step, None]:
         self.features.need("GET", "/v1/trajectories")
         query: dict[str, Any] = {"label": [f"{k}={v}" for k, v in (labels or {}).items()]}
         if closed:

@@ -28,6 +28,7 @@ class TineError(Exception):
         retryable: bool = False,
         retry_after: float = 0,
         causes: Sequence[TineError] = (),
+        call: str = "",
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -41,6 +42,8 @@ class TineError(Exception):
         self.retry_after = retry_after
         #: The failures of several servers, where each failed by itself.
         self.causes = tuple(causes)
+        #: The id of the call that failed, in the trajectory; empty where it is not there.
+        self.call = call
 
 
 class Invalid(TineError):
@@ -87,8 +90,9 @@ class Refused(WorldFailed):
 
 
 class UnusableFiles(Refused):
-    """What the policy left at a path can't be read or replaced, such as a FIFO, or a link that leads
-    out. The world is whole: an episode that catches this may score the rollout."""
+    """What the policy left at a path can't be read or replaced, such as a FIFO, a link that leads
+    out, or a file over `max_body`. The world is whole: an episode that catches this may score the
+    rollout."""
 
 
 class NoGateway(Infrastructure):
@@ -113,7 +117,7 @@ _KINDS: dict[str, type[TineError]] = {
 }
 
 
-def from_api(error: Mapping[str, Any], status: int = 0, prefix: str = "") -> TineError:
+def from_api(error: Mapping[str, Any], status: int = 0, prefix: str = "", call: str = "") -> TineError:
     """Makes the exception of an error of the control API. A kind that is not known is
     Infrastructure, so that a rollout is dropped rather than scored."""
     cls = _KINDS.get(str(error.get("kind", "")), Infrastructure)
@@ -124,4 +128,5 @@ def from_api(error: Mapping[str, Any], status: int = 0, prefix: str = "") -> Tin
         retryable=error.get("retryable") is True,
         retry_after=float(error.get("retry_after") or 0),
         causes=[from_api(cause) for cause in error.get("causes") or ()],
+        call=call,
     )

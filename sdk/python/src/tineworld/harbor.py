@@ -8,6 +8,7 @@ raises, those of the verifier, too.
 
 from __future__ import annotations
 
+import io
 from contextlib import AsyncExitStack
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -78,7 +79,10 @@ class WorldEnvironment(BaseEnvironment):
         self._world = await self._stack.enter_async_context(opening)
         made = await self.ensure_dirs(self._mount_targets(writable_only=True))
         if made is not None and made.return_code:
-            raise Invalid(f"server {self._server!r} can't make Harbor's folders: {made.stderr}")
+            raise Invalid(
+                f"server {self._server!r} can't make Harbor's folders: {(made.stderr or '').strip()}; "
+                f"give it a root in which its user may write to them, with servers.{self._server}.sandbox.root, or an image that has them"
+            )
         await self._upload_environment_dir_after_start()
 
     async def stop(self, delete: bool) -> None:
@@ -128,7 +132,7 @@ class WorldEnvironment(BaseEnvironment):
         data, folder = await self._read(source_dir)
         if not folder:
             raise NotADirectoryError(20, "is no folder", source_dir)
-        _tar.unpack(data, Path(target_dir))
+        _tar.unpack(io.BytesIO(data), Path(target_dir))
 
     async def _read(self, path: str) -> tuple[bytes, bool]:
         try:

@@ -16,7 +16,7 @@ from typing import Any, Literal, overload
 
 from . import _adapters, messages
 from ._session import Spec
-from .errors import Invalid
+from .errors import Invalid, UnusableFiles
 from .result import Result
 from .world import Timeouts, World
 
@@ -31,6 +31,9 @@ except ImportError as error:
     raise _adapters.missing("inspect-ai 0.3", "inspect", error) from error
 
 __all__ = ["WorldSandbox", "WorldSandboxConfig", "in_world", "sample_world", "tools_of", "world_tools"]
+
+# Exits with the number of the system's error for a file ($2, in $3), to which someone lacks a right ($1).
+_CAUSE = 'if [ -d "$2" ]; then exit 21; elif [ -e "$2" ]; then [ "$1" "$2" ]; else [ "$1" "$3" ]; fi || exit 13'
 
 _current: ContextVar[World | None] = ContextVar("tineworld_inspect", default=None)
 Hook = Callable[[World, TaskState], Awaitable[None]]
@@ -218,7 +221,10 @@ class WorldSandbox(SandboxEnvironment):
         made = await self.world.exec(self._config.server, ["mkdir", "-p", str(PurePosixPath(path).parent)])
         if not made.ok:
             raise PermissionError(made.stderr.strip())
-        await self.world.put(self._config.server + path, contents)
+        try:
+            await self.world.put(self._config.server + path, contents)
+        except (Invalid, UnusableFiles) as error:
+            raise await self._cause("w", path) or error from error
 
     @overload
     async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
@@ -230,15 +236,27 @@ class WorldSandbox(SandboxEnvironment):
         path = self._path(file)
         try:
             data, folder = await self.world.read(self._config.server + path)
-        except Invalid as error:
-            if error.status != 404:
-                raise
-            raise FileNotFoundError(2, "no such file", path) from error
+        except (Invalid, UnusableFiles) as error:
+            if error.status == 404:
+                raise FileNotFoundError(2, "no such file", path) from error
+            if error.status == 413:
+                raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None) from error
+            raise await self._cause("r", path) or error from error
         if folder:
             raise IsADirectoryError(21, "is a folder", path)
         if len(data) > SandboxEnvironmentLimits.MAX_READ_FILE_SIZE:
             raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
         return data.decode() if text else data
+
+    async def _cause(self, right: Literal["r", "w"], path: str) -> OSError | None:
+        """Why the model's file can't be read or written, where that is the model's mistake."""
+        ran = await self.world.exec(self._config.server, ["/bin/sh", "-c", _CAUSE, "sh", f"-{right}", path, str(PurePosixPath(path).parent)])
+        match ran.exit:
+            case 21:
+                return IsADirectoryError(21, "is a folder", path)
+            case 13:
+                return PermissionError(13, "permission denied", path)
+        return None
 
     def _path(self, path: str) -> str:
         return str(PurePosixPath(self._config.workdir) / path)

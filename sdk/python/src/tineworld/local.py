@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -15,7 +16,7 @@ from typing import Any, Unpack
 from . import _programs, client
 from ._opening import Opening
 from .client import Options, Tine
-from .errors import Infrastructure, Invalid
+from .errors import Infrastructure, Invalid, TineError
 
 _START = 60.0  # seconds
 _STOP = 30.0
@@ -48,7 +49,8 @@ def local(
 ) -> Opening[Tine]:
     """Starts a gateway and connects to it. It ends with the block, with `close`, or with this program.
 
-    `config` is a config as a dict, the path of one, or None for the built-in servers. `state` is
+    `config` is a config as a dict, the path of one, or None for the built-in servers; a mistake in it
+    is Invalid. `state` is
     where the gateway keeps its data; without it a temporary folder, which is removed at the end.
     `binary` is the program `tine`: by default the one of TINE_BIN, else the one that came with this
     package, else `tineworld` or `tine` on PATH. The options are those of `connect`.
@@ -56,7 +58,7 @@ def local(
     >>> async with tineworld.local({"servers": {"files": {"builtin": "files"}}}) as t: ...
     """
     if os.name != "posix":
-        raise Invalid("local() works on Linux and macOS; on Windows start `tine serve` and use connect()")
+        raise Invalid(f"local() works on Linux and macOS; on Windows start `{_programs.command()} serve` and use connect()")
 
     async def make() -> Tine:
         gateway = Gateway(config, state, _programs.find(binary))
@@ -86,7 +88,8 @@ class Gateway:
         """Starts the gateway and returns its address and token when it serves."""
         folder = self._folder = Path(tempfile.mkdtemp(prefix="tineworld-"))
         state = Path(self._given_state).absolute() if self._given_state else folder / "state"
-        argv = [self._program, "serve", "--listen", "127.0.0.1:0", "--state", str(state), "--config", str(self._write(folder))]
+        config = self._write(folder)
+        argv = [self._program, "serve", "--listen", "127.0.0.1:0", "--state", str(state), "--config", str(config)]
         with open(folder / "gateway.log", "wb") as log:
             process = self._process = subprocess.Popen(
                 ["/bin/sh", "-c", _WATCH, "tineworld", str(folder), *argv],
@@ -102,7 +105,7 @@ class Gateway:
         end = loop.time() + _START
         while loop.time() < end:
             if process.poll() is not None:
-                raise Infrastructure(f"{self._program} serve ended with exit code {process.returncode}: {self._log()}")
+                raise self._ended(process.returncode, config)
             if record.exists() and record.stat().st_mtime_ns != before:
                 known = json.loads(record.read_bytes())
                 return str(known["url"]).rstrip("/"), str(known.get("token") or "")
@@ -110,16 +113,28 @@ class Gateway:
         raise Infrastructure(f"{self._program} serve did not serve within {_START:g} s: {self._log()}")
 
     def _write(self, folder: Path) -> Path:
-        """The config's path. JSON is YAML, so that a dict needs no other package."""
+        """The config's path."""
         if isinstance(self._config, (str, Path)):
             path = Path(self._config).absolute()
             if not path.is_file():
                 raise Invalid(f"there is no config {path}; give local() a dict, or the path of a tine.yaml")
             return path
-        config = _BUILT_IN if self._config is None else self._config
         path = folder / "tine.yaml"
-        path.write_text(json.dumps(config, indent=1))
+        try:
+            path.write_text(_yaml(_BUILT_IN if self._config is None else self._config), "utf-8")
+        except (TypeError, ValueError) as error:
+            raise Invalid(f"the config that local() got is not JSON: {error}") from None
         return path
+
+    def _ended(self, code: int, config: Path) -> TineError:
+        """Why the gateway did not start. It names its config where that is wrong."""
+        log = self._log()
+        if str(config) not in log:
+            return Infrastructure(f"{self._program} serve ended with exit code {code}: {log}")
+        if isinstance(self._config, (str, Path)):
+            return Invalid(log)
+        # The file is gone when this is read, and its lines are not the caller's.
+        return Invalid("the config that local() got is wrong: " + re.sub(re.escape(str(config)) + r"(:\d+)*:? *", "", log))
 
     def _log(self) -> str:
         assert self._folder is not None
@@ -143,6 +158,19 @@ class Gateway:
         folder, self._folder = self._folder, None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _yaml(config: Mapping[str, Any]) -> str:
+    """JSON is YAML, so that a dict needs no other package. Without braces around it all it is surely a
+    tine.yaml, whose unknown keys are errors, and not the file of an editor."""
+    lines = [f"{_json(str(key))}: {_json(value)}\n" for key, value in config.items()]
+    return "".join(lines) or "{}\n"
+
+
+def _json(value: Any) -> str:
+    """JSON in which YAML sees what JSON means: no surrogates, and nothing that breaks lines."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return re.sub("[\x7f-\x9f\u2028\u2029\ufeff]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 # As `tine serve` has without a config; named here, since a tine.yaml may lie in the current folder.

@@ -46,9 +46,9 @@ class Result:
             raise TineError(f"the answer of {self.tool} is not JSON ({error}): {self.text[:200]!r}") from None
 
 
-def failed(tool: str, kind: str, message: str) -> Result:
+def failed(tool: str, kind: str, message: str, call: str = "") -> Result:
     """An error as a result."""
-    return Result(tool, content=[{"type": "text", "text": message}], is_error=True, kind=kind)
+    return Result(tool, content=[{"type": "text", "text": message}], is_error=True, kind=kind, call=call)
 
 
 def from_wire(tool: str, answer: Any, call: str = "") -> Result:

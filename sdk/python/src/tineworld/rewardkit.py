@@ -146,8 +146,8 @@ class IntermediaryMCPClient:
             told = (answer.get("error") if isinstance(answer, dict) else None) or {}
             raise from_api((told.get("data") or {}).get("tine/error") or {"kind": "infrastructure", "message": told.get("message")}, prefix=f"{tool}: ")
         done = result.from_wire(tool, answer["result"])
-        if done.is_error:
-            raise ToolFailed(done.text)
+        if done.is_error:  # of a tool of the gateway's own: the request is wrong
+            raise Invalid(done.text)
         parsed = done.json()
         if not isinstance(parsed, dict):
             raise Infrastructure(f"{tool} answered without an object: {done.text[:200]}")

@@ -197,7 +197,7 @@ class _Player(Generic[Task, R]):
         try:
             if group.setup is not None:
                 await self._set_up(root, group.setup)
-                await self._mark(root)
+                await self._mark(root, trajectory.SETUP, "to_messages() of its rollouts has the calls of their setup, too")
         except BaseException:
             await self._leave(root)
             raise
@@ -212,12 +212,12 @@ class _Player(Generic[Task, R]):
         root.strict = False
         await root.check()
 
-    async def _mark(self, root: World) -> None:
-        """Notes in the trajectory where the rollouts begin, for `to_messages`."""
+    async def _mark(self, world: World, mark: str, without: str) -> None:
+        """Notes in the trajectory where the rollouts begin, for `to_messages`, or that one is kept."""
         try:
-            await root.annotate(data={trajectory.SETUP: "done"})
+            await world.annotate(data={mark: {"group": self._at}})
         except (MissingFeature, Refused) as error:
-            log.warning("to_messages() of the rollouts of %s has the calls of their setup, too: %s", root.id, error)
+            log.warning("world %s is not marked, so that %s: %s", world.id, without, error)
 
     async def _one(self, left: dict[int, int], index: int, world: World) -> None:
         world.timeouts = self._timeouts
@@ -225,6 +225,7 @@ class _Player(Generic[Task, R]):
             async with world, self._seats:
                 value = await self._episode(world, self._group.task)
                 await world.check()
+                await self._mark(world, trajectory.KEPT, "trajectories(kept=True) lacks it")
         except WorldFailed as error:
             self._missed(left, world.id, error, [index])
             return

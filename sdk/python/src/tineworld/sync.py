@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Itera
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack, overload
 
 from . import client as _client
 from . import local as _local
@@ -194,9 +194,9 @@ class Tine:
         """The trajectory of a session, open or closed."""
         return self._run(self._tine.trajectory(session))
 
-    def trajectories(self, *, labels: Mapping[str, str] | None = None, closed: bool = True) -> Iterator[Step]:
+    def trajectories(self, *, labels: Mapping[str, str] | None = None, closed: bool = True, kept: bool = False) -> Iterator[Step]:
         """The steps of all sessions with these labels; see `tineworld.Tine.trajectories`."""
-        steps = self._tine.trajectories(labels=labels, closed=closed)
+        steps = self._tine.trajectories(labels=labels, closed=closed, kept=kept)
         try:
             while (step := self._run(_next(steps))) is not None:
                 yield step
@@ -312,9 +312,10 @@ class World:
         env: Mapping[str, str] | None = None,
         user: str | None = None,
         timeout: float | None = None,
+        max_output: int = 64 << 20,
     ) -> Executed:
         """Runs a program beside a server; see `tineworld.World.exec`."""
-        return self._run(self._world.exec(server, argv, stdin=stdin, cwd=cwd, env=env, user=user, timeout=timeout))
+        return self._run(self._world.exec(server, argv, stdin=stdin, cwd=cwd, env=env, user=user, timeout=timeout, max_output=max_output))
 
     def files(self, path: str = "workspace", *, recursive: bool = False, snapshot: str | None = None) -> list[dict[str, Any]]:
         """The files at a path."""
@@ -329,12 +330,18 @@ class World:
         self._run(self._world.put(path, content))
 
     def read(self, path: str, *, snapshot: str | None = None) -> tuple[bytes, bool]:
-        """What `get` reads, and whether it is a folder's tar file."""
+        """A file, or a folder's tar file, and whether it is the latter."""
         return self._run(self._world.read(path, snapshot=snapshot))
 
-    def get(self, path: str, to: Path | None = None, *, snapshot: str | None = None) -> bytes:
-        """Reads a file; of a folder, a tar file."""
-        return self._run(self._world.get(path, to, snapshot=snapshot))
+    @overload
+    def get(self, path: str, to: None = None, *, folder: bool = False, snapshot: str | None = None) -> bytes: ...
+    @overload
+    def get(self, path: str, to: Path, *, snapshot: str | None = None) -> None: ...
+    def get(self, path: str, to: Path | None = None, *, folder: bool = False, snapshot: str | None = None) -> bytes | None:
+        """Reads a file, or with `folder` a folder as a tar file; with `to` it is written there."""
+        if to is not None:
+            return self._run(self._world.get(path, to, snapshot=snapshot))
+        return self._run(self._world.get(path, folder=folder, snapshot=snapshot))
 
 
 class Worlds(list[World]):

@@ -14,8 +14,14 @@ from .messages import Message, MessageFormat
 CALL = "tools/call"
 #: Of a call's meta, or of an annotation: the turn of the model that a call belongs to.
 TURN = "tineworld/turn"
+#: Of an annotation of a call: what the model read as its result, where that is not its server's.
+ANSWER = "tineworld/answer"
 #: Of an annotation: here the rollouts of a group begin.
 SETUP = "tineworld/setup"
+#: Of an annotation: `run` kept this rollout.
+KEPT = "tineworld/kept"
+#: Of a call's meta: the call that it scores, as the reward tool of an OpenEnv environment does.
+REWARD = "openenv/reward"
 #: Where a conversation begins: after a group's setup, at the fork, or at the first ancestor.
 Start = Literal["setup", "fork", "all"]
 
@@ -30,6 +36,7 @@ class Step(TypedDict, total=False):
     at: str
     step: int
     id: str
+    run: str
     server: str
     method: str
     name: str
@@ -59,7 +66,7 @@ class Step(TypedDict, total=False):
 
 
 def calls(steps: Iterable[Step]) -> list[Step]:
-    """The tool calls of a trajectory, without those that a rewind undid."""
+    """The tool calls of a trajectory, without those that a rewind undid and those of OpenEnv's reward tools."""
     return [s for s in steps if _is_call(s) and not s.get("undone")]
 
 
@@ -73,15 +80,19 @@ def to_messages(steps: Iterable[Step], format: MessageFormat = "openai", separat
     answered. Calls of one message that `World.act` made are one turn, with the message's text and
     the ids and names that the model gave; any other call is a turn of its own. The text of an
     annotation is what the assistant said with its call, or, without a call, by itself. Calls that
-    a rewind undid are left out."""
+    a rewind undid are left out, and those of OpenEnv's reward tools."""
     if format not in ("openai", "anthropic"):
         raise Invalid(f"format {format!r} is not known; it is openai or anthropic")
     whole = list(steps)
     told = [s for s in whole[_first(whole, start) :] if not s.get("undone")]
     noted: dict[str, list[str]] = {}
+    read: dict[str, str] = {}
     for s in told:
-        if s.get("type") == "annotation" and s.get("call") and "text" in s:
-            noted.setdefault(s["call"], []).append(s["text"])
+        if s.get("type") == "annotation" and s.get("call"):
+            if "text" in s:
+                noted.setdefault(s["call"], []).append(s["text"])
+            if ANSWER in _keys(s.get("data")):
+                read[s["call"]] = str(s["data"][ANSWER])
     names = _Names(whole, separator)
     turns: dict[str, _Turn] = {}
     out: list[_Turn | Message] = []
@@ -97,7 +108,7 @@ def to_messages(steps: Iterable[Step], format: MessageFormat = "openai", separat
         if key not in turns:
             turns[key] = _Turn(s["id"], int(part["of"]) if part is not None else 1)
             out.append(turns[key])
-        turns[key].add(s, part, names, noted.get(s["id"], []))
+        turns[key].add(s, part, names, noted.get(s["id"], []), read.get(s["id"]))
     return [message for one in out for message in (one.messages(format) if isinstance(one, _Turn) else [one])]
 
 
@@ -115,12 +126,17 @@ def _first(steps: Sequence[Step], start: Start) -> int:
     return begins[-1] + 1 if begins else 0
 
 
+def is_kept(steps: Iterable[Step]) -> bool:
+    """Whether a trajectory is that of a rollout that `run` kept."""
+    return any(s.get("type") == "annotation" and s.get("session") == s.get("of") and KEPT in _keys(s.get("data")) for s in steps)
+
+
 def _keys(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
 def _is_call(s: Step) -> bool:
-    return s.get("type") == "call" and s.get("method") == CALL
+    return s.get("type") == "call" and s.get("method") == CALL and REWARD not in _keys(s.get("meta"))
 
 
 def _part(s: Step) -> Mapping[str, Any] | None:
@@ -171,7 +187,7 @@ class _Turn:
         self._noted: list[str] = []
         self._calls: list[tuple[int, messages.ToolCall, result.Result]] = []
 
-    def add(self, s: Step, part: Mapping[str, Any] | None, names: _Names, noted: list[str]) -> None:
+    def add(self, s: Step, part: Mapping[str, Any] | None, names: _Names, noted: list[str], read: str | None) -> None:
         self._noted += noted
         if part is None:
             name = names.of(s)
@@ -180,7 +196,8 @@ class _Turn:
         self._said += [str(part["text"])] if part.get("text") else []
         name, at = str(part["name"]), int(part["at"])
         if _is_call(s):
-            self._calls.append((at, messages.ToolCall(str(part["id"]), name, _arguments(s)), _answer(s, name)))
+            answer = _answer(s, name) if read is None else result.failed(name, s.get("outcome", ""), read)
+            self._calls.append((at, messages.ToolCall(str(part["id"]), name, _arguments(s)), answer))
         else:
             answer = result.failed(name, "invalid", str(part.get("answer")))
             self._calls.append((at, messages.ToolCall(str(part["id"]), name, str(part.get("arguments"))), answer))

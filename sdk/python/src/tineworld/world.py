@@ -74,7 +74,7 @@ class World(Places):
             return await self._call(tool, arguments, timeout, turn)
         except Timeout as error:
             if self.timeouts == "score":
-                return result.failed(tool, error.kind, str(error))
+                return result.failed(tool, error.kind, str(error), error.call)
             raise self._fail(error) from None
         except WorldFailed as error:
             raise self._fail(error) from error.__cause__
@@ -116,9 +116,9 @@ class World(Places):
             case Invalid() if error.status in (404, 410):
                 raise Lost(f"{tool}: world {self.id} is gone: {error}", status=error.status)
             case Invalid():
-                return result.failed(tool, "invalid", error.message)
+                return result.failed(tool, "invalid", error.message, error.call)
             case ToolFailed():
-                return result.failed(tool, "tool", error.message)
+                return result.failed(tool, "tool", error.message, error.call)
             case BrokenOff():
                 raise Lost(f"{tool} in {self.id}: {error}") from error
         raise error
@@ -143,18 +143,21 @@ class World(Places):
                 part["text"] = text
             name = self._names.get(call.name, call.name)
             if isinstance(call.arguments, str):
-                await self._note(part | {"arguments": call.given, "answer": call.arguments})
+                await self._note(part["name"], trajectory.TURN, part | {"arguments": call.given, "answer": call.arguments})
                 done.append((call.id, result.failed(name, "invalid", call.arguments)))
             else:
-                done.append((call.id, await self._play(name, call.arguments, timeout, part)))
+                got = await self._play(name, call.arguments, timeout, part)
+                if got.call and not got.raw:  # not its server's answer, which the trajectory has
+                    await self._note(part["name"], trajectory.ANSWER, messages.as_text(got), call=got.call)
+                done.append((call.id, got))
         return messages.answers(form, done)
 
-    async def _note(self, part: Mapping[str, Any]) -> None:
-        """Writes a tool call that could not be made into the trajectory, as an annotation."""
+    async def _note(self, name: str, key: str, value: Any, *, call: str | None = None) -> None:
+        """Writes what the model read of a call that was not made, or was a mistake, into the trajectory."""
         try:
-            await self.annotate(data={trajectory.TURN: part})
+            await self.annotate(data={key: value}, call=call)
         except (MissingFeature, Invalid, Refused) as error:
-            log.warning("a call of %s with unusable arguments is not in the trajectory of %s: %s", part["name"], self.id, error)
+            log.warning("what was answered to a mistaken call of %s is not in the trajectory of %s: %s", name, self.id, error)
 
     async def tools(self, format: Format = "openai") -> list[dict[str, Any]]:
         """The tools of this world, as a model API takes them. A name that the APIs refuse is
@@ -271,9 +274,11 @@ class World(Places):
             call = call.call
         if call == "":
             raise Invalid("call is empty: this call's result has no id; take the id from trajectory(), or leave call out to annotate the whole world")
-        given = {"reward": reward, "text": text, "data": data, "call": call}
-        given["token_ids"] = None if token_ids is None else list(token_ids)
-        given["logprobs"] = None if logprobs is None else list(logprobs)
+        given: dict[str, Any] = {"text": text, "data": data, "call": call}
+        # Numbers of NumPy and tensors are none of JSON.
+        given["reward"] = None if reward is None else _finite("reward", reward)
+        given["token_ids"] = None if token_ids is None else [int(id) for id in token_ids]
+        given["logprobs"] = None if logprobs is None else [None if p is None else _finite(f"logprobs[{i}]", p) for i, p in enumerate(logprobs)]
         path = "/v1/sessions/{session}/annotations"
         self._tine.features.need("POST", path)
         key = new_key() if self._tine.features.keyed("POST", path) else None
@@ -301,3 +306,10 @@ class World(Places):
 
     async def __aexit__(self, *_: object) -> None:
         await self._tine.leave_worlds([self])
+
+
+def _finite(name: str, value: float) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise Invalid(f"{name} is {number}, which JSON does not have; give None")
+    return number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,21 +11,19 @@ from typing import Any
 import pytest
 import rig
 import support
+import yaml
 
 import tineworld
 
+
 @pytest.fixture
 def box_gateway(tmp_path: Path) -> Iterator[rig.Gateway]:
-    """A gateway whose server `box` has a root with Harbor's folders, as a task's image would."""
-    root = tmp_path / "root"
-    for name in ("usr", "tmp", "logs", "tests", "solution"):
-        (root / name).mkdir(parents=True)
-        (root / name).chmod(0o777)
-    for name in ("bin", "lib", "lib64"):
-        (root / name).symlink_to(f"usr/{name}")
-    shutil.copy(rig.ROOT / "sdk/python/tests/fault_server.py", root / "server.py")
-    server = {"command": "/usr/bin/python3", "args": ["/server.py"], "sandbox": {"root": str(root), "allow_read": ["/usr"]}}
-    one = rig.Gateway(tmp_path, {"servers": {"box": server}})
+    """A gateway whose server `box` has a root with Harbor's folders, as docs/trainers.md makes it."""
+    shutil.copy(rig.ROOT / "sdk/python/tests/fault_server.py", tmp_path / "server.py")
+    subprocess.run(["bash", "-euc", support.example("harbor", "bash")], cwd=tmp_path, check=True)
+    config = yaml.safe_load(support.example("harbor", "yaml"))
+    config["servers"]["plain"] = rig.fault_server(sandbox=True)
+    one = rig.Gateway(tmp_path, config)
     one.start()
     yield one
     one.stop()
@@ -92,6 +91,8 @@ async def test_a_world_that_failed_is_not_scored(box_gateway: rig.Gateway, tmp_p
 async def test_what_it_needs(box_gateway: rig.Gateway, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ValueError, match="--ek server=NAME"):
         await run(tmp_path, "", box_gateway, server="")
+    result = await run(tmp_path, "", box_gateway, server="plain")
+    assert "servers.plain.sandbox.root" in result.exception_info.exception_message
 
 
 async def test_files(box_gateway: rig.Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,6 +160,11 @@ async def test_the_sandbox(box_gateway: rig.Gateway, tmp_path: Path) -> None:
                 await box.read_file("none.txt")
             with pytest.raises(IsADirectoryError):
                 await box.read_file("a")
+            for path in ("/etc/x", "/x/y.txt"):
+                with pytest.raises(PermissionError):
+                    await box.write_file(path, "1")
+            with pytest.raises(IsADirectoryError):
+                await box.write_file("a", "1")
             with pytest.raises(TimeoutError):
                 await box.exec(["sleep", "60"], timeout=1)
             await sample_world().call("box__rlm_exec", code="x = 4")

@@ -109,6 +109,12 @@ async def test_the_example(rk: rig.Gateway, monkeypatch: pytest.MonkeyPatch) -> 
     assert (await scope["play"](f"{rk.url}/mcp"))["content"][0]["text"] == "4"
 
 
+async def test_a_backend_that_is_not_there(rk: rig.Gateway) -> None:
+    async with IntermediaryMCPClient(f"{rk.url}/mcp") as client:
+        with pytest.raises(tineworld.Invalid, match='there is no backend "fils"; there are'):
+            await client.initialize_session([{"backend_name_ref": "fils", "num_instances": 1}])
+
+
 async def test_a_failure_is_raised_again_when_the_session_is_closed(rk: rig.Gateway) -> None:
     async with IntermediaryMCPClient(f"{rk.url}/mcp/rollout") as client:
         made = await client.initialize_session([{"backend_name_ref": "fault", "num_instances": 2}])

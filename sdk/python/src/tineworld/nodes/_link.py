@@ -46,12 +46,19 @@ class Link:
         self._status = ""
         self._unknown = {_UNKNOWN}
         self._stderr: Stderr | None = None
+        self._process: Any = None
 
     @property
     def over(self) -> bool:
         return self._ended.is_set()
 
+    @property
+    def gone(self) -> bool:
+        """Whether nothing of it is left, such as a program that was told to end."""
+        return self._task is None or self._task.done()
+
     async def open(self, timeout: float) -> None:
+        """Connects. Where that fails `close` waits for the end of what was begun."""
         if isinstance(self.params, MCPStdioParams):
             _look_for(self.params)
             self._stderr = Stderr()
@@ -61,10 +68,10 @@ class Link:
             async with asyncio.timeout(timeout):
                 await asyncio.wait({self._task, ready}, return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError:
-            await self.close()
-            raise TimeoutError(f"{self.params.describe()} did not answer the handshake within {timeout:g} s{self._told()}") from None
+            self._leave()
+            raise TimeoutError(f"{self.params.describe()} did not answer the handshake within {timeout:g} s{self.told_so_far()}") from None
         except BaseException:
-            await self.close()
+            self._leave()
             raise
         if not ready.done():
             await self.close()
@@ -74,7 +81,7 @@ class Link:
         try:
             async with AsyncExitStack() as stack:
                 file = self._stderr.file if self._stderr else None
-                read, write = await stack.enter_async_context(_versions.streams(self.params, file, self._hear_status))
+                read, write = await stack.enter_async_context(_versions.streams(self.params, file, self._hear_status, self._hear_process))
                 relay, heard = anyio.create_memory_object_stream[Any](0)
                 stack.callback(heard.close)
                 stack.callback(relay.close)
@@ -104,6 +111,9 @@ class Link:
     async def _hear(self, message: Any) -> None:
         if _versions.is_list_change(message):
             self._changed()
+
+    def _hear_process(self, process: Any) -> None:
+        self._process = process
 
     def _hear_status(self, status: str, unknown: str) -> None:
         self._status = status
@@ -157,13 +167,16 @@ class Link:
             return ""
         return "; check headers, auth, or MCP_TOKEN, which is only sent over https or to this machine"
 
+    def _leave(self) -> None:
+        self._stop.set()
+        if self._task is not None and self.session is None and not self._task.cancelling():
+            self._task.cancel()  # in the middle of the handshake
+
     async def close(self) -> None:
         """Ends the session and the transport. It may be called twice."""
-        self._stop.set()
+        self._leave()
         if self._task is None:
             return
-        if self.session is None:
-            self._task.cancel()  # in the middle of the handshake
         await asyncio.wait({self._task}, timeout=10)
         if not self._task.done():
             self._task.cancel()
@@ -172,8 +185,14 @@ class Link:
             self._task.exception()  # it was seen
 
     def _told(self) -> str:
-        """What a program wrote to its standard error before it ended."""
+        """The exit code of a program that has ended, and what it wrote to its standard error before."""
+        code = getattr(self._process, "returncode", None)
+        ended = f"exit code {code}" if code is not None and code >= 0 else ""
         text = self._stderr.tail() if self._stderr and self.over else ""
+        return "".join(f": {part}" for part in (ended, text) if part)
+
+    def told_so_far(self) -> str:
+        text = self._stderr.tail(wait=0) if self._stderr else ""
         return f": {text}" if text else ""
 
     def _why(self) -> Exception:
@@ -205,4 +224,4 @@ def _look_for(params: MCPStdioParams) -> None:
     if found is None and params.cwd is not None:
         found = shutil.which(os.path.join(params.cwd, params.command), path=path)
     if found is None:
-        raise FileNotFoundError(f"{params.describe()} is not found on PATH; install it, or give its whole path")
+        raise FileNotFoundError(f'command "{params.command}" is not found on PATH; install it, or give its whole path')

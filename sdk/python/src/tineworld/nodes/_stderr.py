@@ -34,7 +34,7 @@ class Stderr:
         """Closes our end of the pipe. The thread ends when the program has closed its own."""
         self.file.close()
 
-    def tail(self) -> str:
-        """The last lines, once the program has ended."""
-        self._thread.join(timeout=1)
+    def tail(self, wait: float = 1) -> str:
+        """The last lines: all of them, once the program has ended."""
+        self._thread.join(timeout=wait)
         return self._tail.decode(errors="replace").strip()

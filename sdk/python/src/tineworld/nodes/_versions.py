@@ -29,7 +29,13 @@ _base = "mcp.server.mcpserver" if TWO else "mcp.server.fastmcp"
 FastMCP: Any = _server.MCPServer if TWO else _server.FastMCP
 Tool: Any = importlib.import_module(f"{_base}.tools").Tool
 ToolError: Any = importlib.import_module(f"{_base}.exceptions").ToolError
+CONTENT: tuple[Any, ...] = (
+    *(getattr(types, name) for name in ("TextContent", "ImageContent", "AudioContent", "ResourceLink", "EmbeddedResource")),
+    *(value for name in ("Image", "Audio") if (value := getattr(_server, name, None)) is not None),
+)
 
+# Called with the process of a program that was started.
+Started = Callable[[Any], None]
 # Called with the status of an answer that refuses, and with the message in it where the server did
 # not know the session.
 Status = Callable[[str, str], None]
@@ -45,7 +51,7 @@ def is_list_change(message: Any) -> bool:
 
 
 @asynccontextmanager
-async def streams(params: MCPHttpParams | MCPStdioParams, stderr: Any, status: Status) -> AsyncIterator[tuple[Any, Any]]:
+async def streams(params: MCPHttpParams | MCPStdioParams, stderr: Any, status: Status, started: Started) -> AsyncIterator[tuple[Any, Any]]:
     """Connects, and yields the streams of a session. `status` hears of refusals."""
     if isinstance(params, MCPStdioParams):
         program = _mcp.StdioServerParameters(
@@ -54,7 +60,11 @@ async def streams(params: MCPHttpParams | MCPStdioParams, stderr: Any, status: S
             env=None if params.env is None else dict(params.env),
             cwd=None if params.cwd is None else str(params.cwd),
         )
-        async with _stdio.stdio_client(program, errlog=stderr) as pair:
+        opened = _stdio.stdio_client(program, errlog=stderr)
+        async with opened as pair:
+            # The package tells of no exit code, and keeps the process to itself.
+            frame = getattr(getattr(opened, "gen", None), "ag_frame", None)
+            started(frame.f_locals.get("process") if frame else None)
             yield pair[0], pair[1]
         return
     headers = params.sent_headers()

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import socket
-from collections.abc import Iterable
-from concurrent.futures import Future, wait
-from functools import wraps
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial, wraps
 from typing import Any, Literal
 
 from .._thread import LoopThread
-from . import _versions
+from . import _ending, _values, _versions
 from .functions import FunctionNode
 from .node import Node
 from .server import MCPToolNode
 
 Transport = Literal["streamable-http", "sse", "stdio"]
-_GRACE = 2  # seconds that open streams have when a server is closed
+_GRACE = 2  # seconds that calls have when a server is closed
+_THREADS = 256  # plain functions of a server that run at once
 
 
 def create_mcp_server(nodes: Iterable[type[Node]], server_name: str = "MCP Server", fastmcp: Any = None) -> NodeServer:
@@ -28,12 +30,13 @@ def create_mcp_server(nodes: Iterable[type[Node]], server_name: str = "MCP Serve
     >>> create_mcp_server([add]).run(port=8080)
     """
     server = fastmcp if fastmcp is not None else _versions.FastMCP(server_name, log_level="WARNING")
+    threads = ThreadPoolExecutor(_THREADS, "tineworld-node")
     taken = {tool.name for tool in server._tool_manager.list_tools()}
     for node in nodes:
         if node.name() in taken:
             raise ValueError(f'two nodes are called "{node.name()}"; give one of them another name with node.renamed(...)')
         taken.add(node.name())
-        _add(server, node)
+        _add(server, node, threads)
     return NodeServer(server)
 
 
@@ -43,6 +46,7 @@ class NodeServer:
     def __init__(self, fastmcp: Any) -> None:
         self.fastmcp = fastmcp
         self._serving: Any = None
+        self._app: _ending.Ending
         self._thread: LoopThread | None = None
         self._done: Future[Any] | None = None
 
@@ -72,7 +76,8 @@ class NodeServer:
             listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
         except OSError as error:
             raise OSError(error.errno, f"can't listen on {host} port {port}: {error.strerror}") from error
-        settings = uvicorn.Config(_versions.app(self.fastmcp, host), log_level="warning", timeout_graceful_shutdown=_GRACE)
+        self._app = _ending.Ending(_versions.app(self.fastmcp, host))
+        settings = uvicorn.Config(self._app, log_level="warning", timeout_graceful_shutdown=_GRACE + 5)
         self._serving = uvicorn.Server(settings)
         self._thread = LoopThread("tineworld-nodes")
         self._done = self._thread.start(self._serving.serve(sockets=[listening]))
@@ -83,6 +88,7 @@ class NodeServer:
         """Ends a server that was started. It may be called twice."""
         if self._serving is None or self._thread is None or self._done is None:
             return
+        self._app.end(_GRACE)
         self._serving.should_exit = True
         try:
             self._done.result(timeout=_GRACE + 10)
@@ -96,19 +102,20 @@ class NodeServer:
         self.close()
 
 
-def _add(server: Any, node: type[Node]) -> None:
+def _add(server: Any, node: type[Node], threads: ThreadPoolExecutor) -> None:
     info = node.tool_info()
     if issubclass(node, FunctionNode):
-        server.add_tool(_served(node), name=info.name, description=info.detail)
-        return
-    # Its schema is given, and made of no function, which the public interface can't say.
-    tool = _SchemaTool.from_function(_nothing, name=info.name, description=info.detail, structured_output=False)
+        tool = _NodeTool.from_function(_served(node, threads), name=info.name, description=info.detail)
+    else:
+        # Its schema is given, and made of no function, which the public interface can't say.
+        tool = _NodeTool.from_function(_nothing, name=info.name, description=info.detail, structured_output=False)
     tool.parameters = dict(info.parameters)
     tool._node = node
+    tool._threads = threads
     server._tool_manager._tools[info.name] = tool
 
 
-def _served(node: type[FunctionNode]) -> Any:
+def _served(node: type[FunctionNode], threads: ThreadPoolExecutor) -> Any:
     """The function with the signature that it has, for a server: other calls go on meanwhile."""
 
     @wraps(node.function)
@@ -116,32 +123,53 @@ def _served(node: type[FunctionNode]) -> Any:
         try:
             if inspect.iscoroutinefunction(node.function):
                 return await node.function(**arguments)
-            return await asyncio.to_thread(node.function, **arguments)
+            return await _beside(threads, partial(node.function, **arguments))
         except Exception as error:
             raise _versions.ToolError(f"{type(error).__name__}: {error}") from error
 
     return call
 
 
+async def _beside(threads: ThreadPoolExecutor, work: Callable[[], Any]) -> Any:
+    return await asyncio.get_running_loop().run_in_executor(threads, contextvars.copy_context().run, work)
+
+
 def _nothing() -> None:
     """Stands for a function."""
 
 
-class _SchemaTool(_versions.Tool):  # type: ignore[misc]
-    """A tool with a JSON Schema of its own."""
+class _NodeTool(_versions.Tool):  # type: ignore[misc]
+    """A node as a tool. Its results give the values that the node has, and its schema may be its own."""
 
     _node: type[Node]
+    _threads: ThreadPoolExecutor
 
     @property
     def output_schema(self) -> Any:
-        return self._node._tool.get("outputSchema") if issubclass(self._node, MCPToolNode) else None
+        return self._node._tool.get("outputSchema") if issubclass(self._node, MCPToolNode) else self.fn_metadata.output_schema
 
     async def run(self, arguments: dict[str, Any], context: Any = None, convert_result: bool = False) -> Any:
-        made = self._node.prepare_tool(arguments)
+        if issubclass(self._node, FunctionNode):
+            self._check_names(arguments)
+            value = await super().run(arguments, context)
+        else:
+            made = self._node.prepare_tool(arguments)
+            try:
+                if isinstance(made, MCPToolNode):
+                    return _versions.types.CallToolResult.model_validate(await _beside(self._threads, made.result))
+                value = await _beside(self._threads, made.invoke)
+            except Exception as error:
+                raise _versions.ToolError(str(error)) from error
+        if not convert_result:
+            return value
         try:
-            if isinstance(made, MCPToolNode):
-                return _versions.types.CallToolResult.model_validate(await asyncio.to_thread(made.result))
-            value = await asyncio.to_thread(made.invoke)
-        except Exception as error:
+            return _values.as_result(self.name, value, self.fn_metadata)
+        except _values.Unfit as error:
             raise _versions.ToolError(str(error)) from error
-        return self.fn_metadata.convert_result(value) if convert_result else value
+
+    def _check_names(self, arguments: dict[str, Any]) -> None:
+        """The package mcp leaves arguments out that a function does not have."""
+        known = self.parameters.get("properties") or {}
+        if unknown := [name for name in arguments if name not in known]:
+            has = f"its parameters are {', '.join(known)}" if known else "it has no parameters"
+            raise _versions.ToolError(f'node "{self.name}" got wrong arguments: it does not know {", ".join(unknown)}; {has}')

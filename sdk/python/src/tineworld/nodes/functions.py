@@ -6,9 +6,9 @@ import asyncio
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, Self, overload
 
 import pydantic
 
@@ -17,10 +17,19 @@ from .node import Node, ToolInfo
 
 
 class FunctionNode(Node):
-    """A node that calls a function, which `function` is."""
+    """A node that calls a function, which `function` is. Called itself, it is the function."""
 
     function: ClassVar[Callable[..., Any]]
     _checked: ClassVar[Callable[..., Any]]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls.function(*args, **kwargs)
+
+    @classmethod
+    def prepare_tool(cls, arguments: Mapping[str, Any] | None = None, /, **more: Any) -> Self:
+        made = object.__new__(cls)
+        Node.__init__(made, {**(arguments or {}), **more})
+        return made
 
     def invoke(self) -> Any:
         """Calls the function. Wrong arguments are a RuntimeError; what the function raises is raised."""
@@ -39,13 +48,14 @@ def function_node(
     function: Callable[..., Any] | None = None, /, *, name: str | None = None, description: str | None = None
 ) -> type[FunctionNode] | Callable[[Callable[..., Any]], type[FunctionNode]]:
     """Makes a node of a function, by its annotations and its docstring. A decorator, also with arguments.
+    The node can still be called as the function.
 
     >>> @function_node
     ... def add(a: int, b: int = 1) -> int:
     ...     "Return a + b."
     ...     return a + b
-    >>> add.prepare_tool(a=2, b=3).invoke()
-    5
+    >>> add.prepare_tool(a=2, b=3).invoke(), add(2)
+    (5, 3)
     """
     if function is None:
         return functools.partial(_make, name=name, description=description)
@@ -58,7 +68,7 @@ def _make(function: Callable[..., Any], *, name: str | None, description: str | 
             raise TypeError(f'parameter "{parameter}" of {function} can\'t be given by name; a node has named parameters only')
     tool = Tool.from_function(function, name=name, description=description or inspect.getdoc(function) or "")
     attributes = {
-        "_info": ToolInfo(tool.name, tool.description, tool.parameters),
+        "_info": ToolInfo(tool.name, tool.description, {**tool.parameters, "additionalProperties": False}),
         "_checked": staticmethod(pydantic.validate_call(function)),
         "function": staticmethod(function),
         "__doc__": function.__doc__,

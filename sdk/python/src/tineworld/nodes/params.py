@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 Seconds = timedelta | float
+_LINE = 200  # characters of a command in a message
 
 
 def seconds(time: Seconds) -> float:
@@ -90,7 +92,9 @@ class MCPStdioParams:
         seconds(self.timeout)
 
     def describe(self) -> str:
-        return f'command "{self.command}"'
+        """The command with its arguments, in one line that is not too long."""
+        line = " ".join(shlex.join([self.command, *self.args]).split())
+        return f'command "{line if len(line) <= _LINE else line[:_LINE] + "..."}"'
 
 
 Params = MCPHttpParams | MCPStdioParams

@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import json
 import os
+import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, ClassVar, Self, TypeVar
@@ -13,6 +14,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from .._thread import LoopThread
 from . import _versions
 from ._link import Broken, Link
+from ._values import WRAPPED
 from .node import Node, ToolInfo
 from .params import Params, Seconds, seconds
 
@@ -68,12 +70,17 @@ class MCPServer:
         self._nodes: list[type[MCPToolNode]] | None = None
         self._changes = 0
         self._link: Link | None = None
+        self._left: list[Link] = []  # whose handshake failed
         self._closed = False
         self._pid = os.getpid()
         self._thread = LoopThread("tineworld-mcp")
         self._lock: asyncio.Lock | None = None
         try:
-            self._run(self._list())
+            self._run(self._set_up())
+        except TimeoutError:
+            # A program that does not end by itself is given some time. The caller has waited long enough.
+            threading.Thread(target=self.close, name="tineworld-mcp-close").start()
+            raise
         except BaseException:
             self.close()
             raise
@@ -107,15 +114,30 @@ class MCPServer:
             return
         self._closed = True
         if os.getpid() == self._pid:
-            self._thread.run(self._shut())
+            self._thread.run(self._end())
             self._thread.stop()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if self._closed or os.getpid() != self._pid:
             work.close()
             where = "after it was closed" if self._closed else "in a process that was forked from the one that connected"
-            raise RuntimeError(f"the connection to {self.describe()} is used {where}; call connect_mcp again there")
+            raise RuntimeError(f"the connection to {self.describe()} is used {where}; call connect_mcp again{'' if self._closed else ' there'}")
         return self._thread.run(work)
+
+    async def _set_up(self) -> None:
+        try:
+            async with asyncio.timeout(self._setup):
+                await self._list()
+        except TimeoutError:
+            listing = self._link is not None or self._given is not None
+            what = "list its tools" if listing else "answer the handshake"
+            told = "".join(link.told_so_far() for link in self._left)
+            raise TimeoutError(f"{self.describe()} did not {what} within {self._setup:g} s{told}") from None
+
+    async def _end(self) -> None:
+        await self._shut()
+        for link in self._left:
+            await link.close()
 
     async def _shut(self) -> None:
         link, self._link = self._link, None
@@ -129,8 +151,13 @@ class MCPServer:
             if self._link is not None and self._link.over:
                 await self._shut()
             if self._link is None:
+                self._left = [link for link in self._left if not link.gone]
                 link = Link(self.config, self._change)
-                await link.open(self._setup)
+                try:
+                    await link.open(self._setup)
+                except BaseException:
+                    self._left.append(link)
+                    raise
                 self._link = link
                 self._change()
             return self._link
@@ -197,7 +224,9 @@ def value_of(tool: Mapping[str, Any], result: Mapping[str, Any]) -> Any:
     content = result.get("content") or []
     structured = result.get("structuredContent")
     if structured is not None:
-        return structured["result"] if _wrapped(tool, structured, content) else structured
+        told = (result.get("_meta") or {}).get(WRAPPED)
+        wrapped = told if isinstance(told, bool) else _wrapped(tool, structured, content)
+        return structured["result"] if wrapped else structured
     if all(block.get("type") == "text" for block in content):
         return _text(result)
     return content
