@@ -27,7 +27,7 @@ RACE := -race -tags '$(TAGS)' '-gcflags=github.com/ncruces/...=$(PLAIN)'
 # Tests of packages that do things at once run under the race detector, the
 # longest first.
 LONGEST := $(addprefix ./internal/,driver/docker driver/sandbox gateway driver/remote session driver/process upstream/...)
-AT_ONCE := $(LONGEST) ./client $(addprefix ./internal/,driver/... identity/... layer native/... store/... telemetry workspace)
+AT_ONCE := $(LONGEST) ./client $(addprefix ./internal/,agent/... driver/... identity/... layer native/... store/... telemetry workspace)
 # make torture builds with this tag.
 TAGS :=
 # gVisor is compiled for the binary that needs it, and for nothing else.
@@ -68,18 +68,21 @@ test: ## everything that CI runs: one of each kind
 
 .PHONY: torture
 torture: ## every test at full size, and every platform; takes an hour
-	$(call each,cross python unit e2e,TAGS=torture TESTTIME=60m)
+	$(call each,cross python unit e2e,TAGS=torture TINE_TORTURE=1 TESTTIME=60m)
 
 TESTTIME ?= 20m
 
 # Another system than this one is looked at as well: its files are ours, too.
 .PHONY: lint
-lint: build ## gofmt, go vet, staticcheck
+lint: build ## gofmt, go vet, staticcheck, the API of node
 	@bad=$$(gofmt -l $$(find . -path './.*' -prune -o -name '*.go' -print)); if [ -n "$$bad" ]; then echo "not formatted; run gofmt -w on:"; echo "$$bad"; exit 1; fi
 	go vet $(OURS)
 	go vet -C tools ./...
+	go vet -C node ./...
 	GOOS=darwin GOARCH=arm64 go vet $(OURS)
 	go tool -modfile=tools/go.mod staticcheck -tags torture $(OURS)
+	cd node && go tool -modfile=../tools/go.mod staticcheck ./...
+	go test -C tools -vet=off -count=1 ./api
 
 # Tests of drivers and stores wait for engines and disks much of the time, so that
 # one more package than there are processors has work for all of them.
@@ -90,6 +93,8 @@ unit: build ## unit tests, with the race detector where things happen at once
 	TINE_BIN=$(CURDIR)/bin/tine CGO_ENABLED=1 e2e/engine.sh with go test -p $(AT_A_TIME) $(RACE) -vet=off -timeout $(TESTTIME) $(AT_ONCE)
 	TINE_BIN=$(CURDIR)/bin/tine e2e/engine.sh with go test -vet=off -tags '$(TAGS)' -timeout $(TESTTIME) $$(go list ./... | grep -vxF -e $(shell go list .)/e2e -f <(go list $(AT_ONCE)))
 	go test -C tools ./image
+	CGO_ENABLED=1 go test -C node -race -vet=off -timeout $(TESTTIME) ./...
+	go test -C node -vet=off -run "TestBig|TestTooBig" ./...
 
 .PHONY: cross
 cross: ## compile for other platforms
@@ -98,6 +103,7 @@ cross: ## compile for other platforms
 	  GOOS=$${p%/*} GOARCH=$${p#*/} go build -o /dev/null ./cmd/...; \
 	done
 	GOOS=windows GOARCH=amd64 go vet $(OURS)
+	GOOS=windows GOARCH=amd64 go vet -C node ./...
 
 .PHONY: e2e
 e2e: setup build ## end-to-end tests on bin/tine
@@ -142,9 +148,10 @@ WHEELS ?= linux/amd64 $(PLATFORMS)
 wheel: pyenv ## write the Python package with the programs in it, dist/*.whl, and its source, dist/*.tar.gz
 	rm -rf dist/wheel dist/tineworld-*
 	@for p in $(WHEELS); do \
-	  echo "wheel: $$p"; programs=dist/wheel/$${p/\//-}; mkdir -p $$programs; \
+	  echo "wheel: $$p: compiling, which takes minutes the first time"; programs=dist/wheel/$${p/\//-}; mkdir -p $$programs; \
 	  main=./cmd/tine; if [ $${p%/*} = linux ]; then main=./cmd/...; fi; \
 	  GOOS=$${p%/*} GOARCH=$${p#*/} go build -ldflags '$(LDFLAGS)' -o $$programs/ $$main; \
+	  echo "wheel: $$p: packing"; \
 	  (cd sdk/python && TINE_PROGRAMS=$(CURDIR)/$$programs $(PYENV)/bin/python -m hatchling build -t wheel -d $(CURDIR)/dist); \
 	done
 	cd sdk/python && $(PYENV)/bin/python -m hatchling build -t sdist -d $(CURDIR)/dist

@@ -1,0 +1,153 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// call calls a tool of the server, on a new connection if the one there was turns
+// out to be lost before the server has seen the call.
+func (s *Server) call(ctx context.Context, tool string, args json.RawMessage) (_ *Result, err error) {
+	ctx, answered := s.bounded(ctx)
+	defer func() { answered(err == nil) }()
+	fail := func(kind, cause error) error {
+		name, _ := s.name.Load().(string)
+		return &callError{kind, tool, name, withoutURL(cause)}
+	}
+	for again := true; ; again = false {
+		l, err := s.connected(ctx)
+		if err != nil {
+			return nil, fail(ErrNotSent, err)
+		}
+		if !l.begin() {
+			continue // replaced meanwhile
+		}
+		res, kind, err := l.call(ctx, &s.relay, tool, args)
+		l.end()
+		switch {
+		case err == nil:
+			return res, nil
+		case kind == errStale:
+			l.lost.Store(true)
+			if again && ctx.Err() == nil {
+				continue
+			}
+			kind = ErrNotSent
+		case s.ctx.Err() != nil:
+			if kind == ErrTool {
+				kind = ErrOutcomeUnknown // servers that are closed answer their calls so
+			}
+			err = errClosed
+		}
+		return nil, fail(kind, err)
+	}
+}
+
+// bounded is a context that ends with ctx, and at the limit of a call. After an answer neither
+// ends it, but a second later: the rest of the answer's stream is read meanwhile, without which
+// its connection could not be used again. Without an answer it ends at once, since the SDK
+// leaves requests open when a session is closed.
+func (s *Server) bounded(ctx context.Context) (_ context.Context, answered func(bool)) {
+	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	unbind := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	if ctx.Err() != nil {
+		cancel(context.Cause(ctx)) // before the call is sent
+	}
+	var timer *time.Timer
+	if limit := s.opts.CallTimeout; limit > 0 {
+		timer = time.AfterFunc(limit, func() { cancel(timeoutError(limit)) })
+	}
+	return own, func(ok bool) {
+		unbind()
+		if timer != nil {
+			timer.Stop()
+		}
+		if ok {
+			time.AfterFunc(time.Second, func() { cancel(nil) })
+		} else {
+			cancel(nil)
+		}
+	}
+}
+
+// A timeoutError is the end of Options.CallTimeout.
+type timeoutError time.Duration
+
+func (e timeoutError) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(e)) }
+func (e timeoutError) Unwrap() error { return context.DeadlineExceeded }
+
+// errStale is the kind of an error of a call that the server has not seen, over a
+// connection that is gone.
+var errStale = errors.New("stale connection")
+
+// codeRejected is the code of the SDK's own errors, of requests that it could not
+// send or that were refused.
+const codeRejected = -32005
+
+// call makes one call over a link. The error comes with its kind.
+func (l *link) call(ctx context.Context, r *relay, tool string, args json.RawMessage) (_ *Result, kind, _ error) {
+	asking, c := withCapture(ctx)
+	meta, leave := r.join(ctx, forwarded(ctx))
+	defer leave()
+	params := &mcp.CallToolParams{Meta: meta, Name: tool, Arguments: args}
+	res, err := l.session.CallTool(asking, params)
+	sent, answered, status, raw := c.done()
+	if err == nil {
+		r, err := received(raw, res)
+		return r, ErrTool, err
+	}
+	if answered && len(raw) > 0 && raw[0] == '{' && json.Unmarshal(raw, new(mcp.CallToolResult)) != nil {
+		// The SDK can't decode it, such as a content of a type that is newer.
+		return &Result{Raw: raw}, nil, nil
+	}
+	closed := errors.Is(err, mcp.ErrConnectionClosed)
+	if l.blind {
+		// The SDK's error of a call that was in flight when the connection ended is
+		// another one.
+		var wire *jsonrpc.Error
+		sent, answered = !closed, errors.As(err, &wire) && wire.Code != codeRejected
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	switch {
+	case status == http.StatusNotFound && errors.Is(err, mcp.ErrSessionMissing), status == http.StatusBadRequest && noSession(err):
+		return nil, errStale, err
+	case answered:
+		return nil, ErrTool, err
+	case status >= 400 && status < 500:
+		return nil, ErrNotSent, err
+	case !sent && closed:
+		return nil, errStale, err
+	case !sent:
+		return nil, ErrNotSent, err
+	}
+	if closed {
+		l.lost.Store(true)
+	}
+	if why := c.reason(nil, l); why != nil && ctx.Err() == nil {
+		return nil, ErrOutcomeUnknown, why
+	}
+	if l.program != nil && ctx.Err() == nil {
+		err = l.ended(err)
+	}
+	return nil, ErrOutcomeUnknown, err
+}
+
+// noSession recognizes servers that answer 400 where the specification has 404.
+func noSession(err error) bool { return strings.Contains(strings.ToLower(err.Error()), "session") }
+
+// ended adds to err what is known of a program that ended in a call.
+func (l *link) ended(err error) error {
+	l.lost.Store(true)
+	_ = l.connection().Close() // returns when it has ended
+	return l.program.explain(err)
+}

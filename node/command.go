@@ -1,0 +1,159 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Command runs a program and speaks with it over its standard input and output.
+// The program is started anew for each connection. For its environment or folder
+// pass [Connect] a function that returns a [mcp.CommandTransport].
+//
+// The program ends with the connection: its input is closed, and if it does not
+// end by itself within seconds it is terminated, then killed.
+func Command(name string, args ...string) func() (mcp.Transport, error) {
+	return func() (mcp.Transport, error) {
+		return &mcp.CommandTransport{Command: exec.Command(name, args...), TerminateDuration: 2 * time.Second}, nil
+	}
+}
+
+// A process is a running command. The SDK's own transport has a limit of 16 MiB to a
+// message that can't be changed, and does not say what a program that failed
+// printed.
+type process struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout io.ReadCloser
+	stderr *tail
+	grace  time.Duration
+	lines  meter
+
+	left   atomic.Bool // its output ended before it was to end
+	killed bool        // it had to be told to end
+	once   sync.Once
+	err    error
+}
+
+func startCommand(t *mcp.CommandTransport) (*process, error) {
+	p := &process{cmd: t.Command, grace: t.TerminateDuration, lines: meter{limit: maxMessage}}
+	if p.grace <= 0 {
+		p.grace = 5 * time.Second
+	}
+	if p.cmd.Stderr == nil {
+		p.stderr = new(tail)
+		p.cmd.Stderr = p.stderr
+	}
+	// A child of the program may hold its standard error open after its end.
+	if p.cmd.WaitDelay == 0 {
+		p.cmd.WaitDelay = p.grace
+	}
+	var err error
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if p.stdout, err = p.cmd.StdoutPipe(); err != nil {
+		return nil, err
+	}
+	return p, p.cmd.Start()
+}
+
+func (p *process) Read(b []byte) (int, error) {
+	n, err := p.stdout.Read(b)
+	p.lines.see(b[:n])
+	if errors.Is(err, io.EOF) {
+		p.left.Store(true)
+	}
+	return n, err
+}
+
+func (p *process) Write(b []byte) (int, error) {
+	n, err := p.stdin.Write(b)
+	if errors.Is(err, syscall.EPIPE) {
+		p.left.Store(true)
+	}
+	return n, err
+}
+
+// Close ends the program, and returns when it has ended.
+func (p *process) Close() error {
+	p.once.Do(func() {
+		p.stdin.Close()
+		ended := make(chan error, 1)
+		go func() { ended <- p.cmd.Wait() }()
+		for _, end := range []func(){p.terminate, p.kill} {
+			select {
+			case p.err = <-ended:
+				return
+			case <-time.After(p.grace):
+				p.killed = true
+				end()
+			}
+		}
+		p.err = <-ended
+	})
+	var exit *exec.ExitError
+	if errors.As(p.err, &exit) || errors.Is(p.err, exec.ErrWaitDelay) {
+		return nil // how it ended does not matter to who ended it
+	}
+	return p.err
+}
+
+// explain ends the program, and adds to err how it ended if that was by itself, and
+// what it printed last.
+func (p *process) explain(err error) error {
+	_ = p.Close()
+	if p.left.Load() && !p.killed && p.cmd.ProcessState != nil {
+		err = fmt.Errorf("%w; the program ended: %v", err, p.cmd.ProcessState)
+	}
+	if said := p.stderr.String(); said != "" {
+		err = fmt.Errorf("%w; it printed: %s", err, said)
+	}
+	return err
+}
+
+func (p *process) terminate() {
+	if runtime.GOOS == "windows" {
+		p.kill()
+		return
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+}
+
+func (p *process) kill() { _ = p.cmd.Process.Kill() }
+
+// A tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+const tailSize = 2048
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	if extra := len(t.text) - tailSize; extra > 0 {
+		t.text = append(t.text[:0], t.text[extra:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	if t == nil {
+		return ""
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(string(t.text))
+}

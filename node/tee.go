@@ -1,0 +1,171 @@
+package node
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/http/httptrace"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// teeClient is c, or one like the default client, whose responses the captures of
+// their requests see.
+func teeClient(c *http.Client, l *link, maxEvent int) *http.Client {
+	var own http.Client
+	if c != nil {
+		own = *c
+	}
+	base := own.Transport
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	if b, ok := base.(*bearer); ok {
+		l.idle = b.base.CloseIdleConnections
+	}
+	own.Transport = &tee{base: base, link: l, maxEvent: maxEvent}
+	return &own
+}
+
+type tee struct {
+	base     http.RoundTripper
+	link     *link
+	maxEvent int
+}
+
+func (t *tee) RoundTrip(req *http.Request) (*http.Response, error) {
+	c := captureOf(req.Context())
+	if req.Method != http.MethodPost {
+		c = nil // such as the stream of a session that began within a request
+	}
+	// The SDK's own GET for the rest of an interrupted answer has the request's
+	// context, and its header.
+	if resumed := req.Header.Get("Last-Event-ID") != ""; resumed {
+		c = captureOf(req.Context())
+	} else if c != nil {
+		req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+			GotConn: func(httptrace.GotConnInfo) { c.sending() },
+		}))
+	}
+	resp, err := t.base.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	t.link.status.Store(int32(resp.StatusCode))
+	if c != nil {
+		c.responded(resp.StatusCode)
+	}
+	b := &teeBody{ReadCloser: resp.Body, capture: c}
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	b.events = media == "text/event-stream"
+	b.lines.limit = maxMessage
+	if b.events {
+		b.lines.limit = t.maxEvent
+	}
+	if c != nil {
+		c.measured(&b.lines)
+	} else if b.events {
+		t.link.lines.Store(&b.lines)
+	}
+	if b.events && req.Header.Get("Mcp-Method") == "subscriptions/listen" {
+		// The SDK does not listen again, and says nothing.
+		b.ended = t.link.deaf
+	}
+	resp.Body = b
+	return resp, nil
+}
+
+// A teeBody passes a body on and shows its messages to a capture. It ends a body
+// that is one message and too long; the SDK does so with events.
+type teeBody struct {
+	io.ReadCloser
+	capture *capture
+	events  bool
+	ended   func()
+	lines   meter
+
+	read int64
+	line []byte // of an event stream, or the whole body
+	data []byte
+}
+
+func (b *teeBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.lines.see(p[:n])
+	if !b.events {
+		if b.read += int64(n); b.read > maxMessage {
+			return 0, errTooLong
+		}
+	}
+	if b.capture != nil {
+		b.see(p[:n])
+		if errors.Is(err, io.EOF) && !b.events {
+			b.message(b.line)
+		}
+	}
+	if err != nil {
+		b.end()
+	}
+	return n, err
+}
+
+func (b *teeBody) Close() error {
+	b.end()
+	return b.ReadCloser.Close()
+}
+
+func (b *teeBody) end() {
+	if b.ended != nil {
+		b.ended()
+		b.ended = nil
+	}
+}
+
+func (b *teeBody) see(p []byte) {
+	if !b.events {
+		b.line = append(b.line, p...)
+		return
+	}
+	for len(p) > 0 {
+		line, rest, whole := bytes.Cut(p, []byte("\n"))
+		if !whole {
+			if len(b.line)+len(p) <= maxMessage+len("data: ") {
+				b.line = append(b.line, p...)
+			}
+			return
+		}
+		b.event(bytes.TrimSuffix(append(b.line, line...), []byte("\r")))
+		b.line = b.line[:0]
+		p = rest
+	}
+}
+
+func (b *teeBody) event(line []byte) {
+	if len(line) == 0 {
+		if len(b.data) > 0 {
+			b.message(b.data)
+		}
+		b.data = nil // what was in it belongs to the message
+		return
+	}
+	value, ok := bytes.CutPrefix(line, []byte("data:"))
+	if !ok {
+		return
+	}
+	if len(b.data) > 0 {
+		b.data = append(b.data, '\n')
+	}
+	b.data = append(b.data, bytes.TrimPrefix(value, []byte(" "))...)
+}
+
+func (b *teeBody) message(data []byte) {
+	msg, err := jsonrpc.DecodeMessage(data)
+	if err != nil {
+		return // the SDK says so
+	}
+	if r, ok := msg.(*jsonrpc.Response); ok {
+		b.capture.response(r)
+	}
+}

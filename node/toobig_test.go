@@ -1,0 +1,58 @@
+//go:build !race
+
+package node_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/tine-mcp/tine/node"
+)
+
+// TestTooBig has answers that are longer than the limit. The race detector makes the
+// codecs too slow for them.
+func TestTooBig(t *testing.T) {
+	url := serve(t, testNodes()...)
+	answers := func(media, before string) string {
+		ts := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var m struct {
+				ID     json.RawMessage
+				Method string
+			}
+			if json.NewDecoder(r.Body).Decode(&m) != nil || m.Method == "server/discover" {
+				w.WriteHeader(http.StatusMethodNotAllowed)
+				return
+			}
+			result := `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}`
+			switch m.Method {
+			case "tools/list":
+				result = `{"tools":[{"name":"add","inputSchema":{"type":"object"}},{"name":"big","inputSchema":{"type":"object"}}]}`
+			case "tools/call":
+				result = `{"content":[{"type":"text","text":"` + strings.Repeat("x", 65<<20) + `"}]}`
+			}
+			w.Header().Set("Content-Type", media)
+			fmt.Fprintf(w, `%s{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n\n", before, m.ID, result)
+		}))
+		return ts.URL + "/mcp"
+	}
+	for name, dial := range map[string]func() (mcp.Transport, error){
+		"stdio":  self("nodes"),
+		"sse":    node.HTTP(url + "/sse"),
+		"events": node.HTTP(answers("text/event-stream", "data: ")),
+		"plain":  node.HTTP(answers("application/json", "")),
+	} {
+		s := connect(t, dial, nil)
+		_, err := get(t, s, "big").Call(t.Context(), map[string]int{"size": 65 << 20})
+		if !errors.Is(err, node.ErrOutcomeUnknown) || !strings.HasSuffix(err.Error(), "a message of the server is too long; the limit is 64 MiB") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := s.Session(t.Context()); err != nil {
+			t.Errorf("%s: after that: %v", name, err)
+		}
+	}
+}
