@@ -6,8 +6,9 @@
 // Modes, times, links, holes and, as far as they can be had, extended attributes
 // and owners (where we are root) are those of the source. Symbolic links are
 // copied as they are and never followed; names that are hard links of each other
-// within the tree are so in the copy. Sockets and FIFOs are left out: they are
-// meeting points of running programs and no state. Devices are refused.
+// within the tree are so in the copy. A FIFO is made anew, empty (macOS leaves it
+// out). Sockets are left out: without the program that listens there, one only keeps
+// the next program from listening. Devices are refused.
 //
 // # Who may move things meanwhile
 //

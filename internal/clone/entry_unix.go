@@ -41,7 +41,9 @@ func (d *dir) entry(name string) error {
 	case unix.S_IFDIR:
 		d.later(func() error { return d.enter(name, st) })
 		return nil
-	case unix.S_IFIFO, unix.S_IFSOCK:
+	case unix.S_IFIFO:
+		return d.once(name, &st, d.fifo)
+	case unix.S_IFSOCK:
 		return nil
 	}
 	return fmt.Errorf("%s is a device, which can't be copied; remove it or keep it elsewhere", d.join(name))
@@ -120,16 +122,24 @@ func (d *dir) symlink(name string, st *unix.Stat_t) (bool, error) {
 	if err := unix.Symlinkat(target, d.dst, name); err != nil {
 		return false, d.fail("make the copy of", name, err)
 	}
-	if d.c.strange(st) {
-		if err := unix.Fchownat(d.dst, name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return false, d.fail("give away", name, err)
-		}
-	}
-	if err := unix.UtimesNanoAt(d.dst, name, times(st), unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return false, d.fail("set the times of", name, err)
+	if err := d.dressName(name, st); err != nil {
+		return false, err
 	}
 	d.c.p.file()
 	return true, nil
+}
+
+// dressName gives owner and times to what is made by its name and never opened.
+func (d *dir) dressName(name string, st *unix.Stat_t) error {
+	if d.c.strange(st) {
+		if err := unix.Fchownat(d.dst, name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return d.fail("give away", name, err)
+		}
+	}
+	if err := unix.UtimesNanoAt(d.dst, name, times(st), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return d.fail("set the times of", name, err)
+	}
+	return nil
 }
 
 // file copies a regular file.

@@ -74,6 +74,22 @@ func (h *how) move(dst, src int, off int64, n int) (int64, error) {
 	return 0, errors.ErrUnsupported
 }
 
+// fifo makes a FIFO like the one that has the name. What programs had written into that one and
+// not read yet is theirs.
+func (d *dir) fifo(name string, st *unix.Stat_t) (bool, error) {
+	if err := unix.Mkfifoat(d.dst, name, 0o600); err != nil {
+		return false, d.fail("make the copy of", name, err)
+	}
+	if err := d.dressName(name, st); err != nil {
+		return false, err
+	}
+	// No other process knows the copy yet, so that the name is no link.
+	if err := unix.Fchmodat(d.dst, name, uint32(st.Mode)&0o7777, 0); err != nil {
+		return false, d.fail("set the mode of", name, err)
+	}
+	return true, nil
+}
+
 // renameNew renames where nothing is in the way.
 func renameNew(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)

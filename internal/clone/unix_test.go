@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -208,9 +209,10 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-func TestMeetingPointsAreLeftOut(t *testing.T) {
+func TestFIFOsAreMadeAnewAndSocketsLeftOut(t *testing.T) {
 	src, dst := trees(t, map[string]string{"d/f": "f"})
-	if err := unix.Mkfifo(filepath.Join(src, "d/fifo"), 0o600); err != nil {
+	fifo := filepath.Join(src, "d/fifo")
+	if err := errors.Join(unix.Mkfifo(fifo, 0o600), unix.Chmod(fifo, 0o622), os.Link(fifo, filepath.Join(src, "d/same"))); err != nil {
 		t.Fatal(err)
 	}
 	short, err := os.MkdirTemp("", "s") // the paths of sockets are short
@@ -228,7 +230,14 @@ func TestMeetingPointsAreLeftOut(t *testing.T) {
 	}
 	mustTree(t, dst, src)
 	alone(t, dst, "d")
-	alone(t, filepath.Join(dst, "d"), "f")
+	if runtime.GOOS == "darwin" {
+		alone(t, filepath.Join(dst, "d"), "f")
+		return
+	}
+	was, is, same := stat(t, fifo), stat(t, filepath.Join(dst, "d/fifo")), stat(t, filepath.Join(dst, "d/same"))
+	if is.Mode != was.Mode || is.Mtim != was.Mtim || is.Uid != was.Uid || same.Ino != is.Ino || is.Ino == was.Ino {
+		t.Errorf("the FIFO %+v was copied as %+v and %+v", was, is, same)
+	}
 }
 
 func TestDevicesAreRefused(t *testing.T) {

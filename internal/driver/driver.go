@@ -178,6 +178,9 @@ type Spec struct {
 	Header    http.Header
 	Transport string // auto, streamable or sse
 	CAFile    string
+	// Public has it reach public addresses only: who defined it may not use the others
+	// that this machine reaches.
+	Public bool
 	// Authorize puts the server's credentials on requests that its headers alone
 	// don't let in; nil where they do.
 	Authorize func(http.RoundTripper) http.RoundTripper `json:"-"`

@@ -62,13 +62,13 @@ func (f Folders) Open(at string) (workspace.FS, string, error) {
 			return folder, rest, err
 		}
 	}
-	return nil, "", fmt.Errorf("%q is not in its state, which has %s: %w", name, f.names(), fs.ErrNotExist)
+	if len(f.Dirs) == 0 {
+		return nil, "", fmt.Errorf("its state has no directories; name some in servers.%s.state: %w", f.Server, fs.ErrNotExist)
+	}
+	return nil, "", fmt.Errorf("%q is not a directory of its state, with which the path begins; there is %s: %w", name, f.names(), fs.ErrNotExist)
 }
 
 func (f Folders) names() string {
-	if len(f.Dirs) == 0 {
-		return "no directories; name some in servers." + f.Server + ".state"
-	}
 	var all []string
 	for _, d := range f.Dirs {
 		all = append(all, d.Name)

@@ -30,7 +30,7 @@ type Options struct {
 func NewClient(o Options) *http.Client {
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
 	if !o.AllowPrivate && o.Proxy == nil {
-		dialer.ControlContext = refusePrivate
+		dialer.ControlContext = RefusePrivate
 	}
 	t := &http.Transport{
 		DialContext:            dialer.DialContext,
@@ -44,9 +44,10 @@ func NewClient(o Options) *http.Client {
 	return &http.Client{Transport: &guard{Transport: t, opts: o}}
 }
 
-// refusePrivate runs between the resolution of a name and the connection, with
-// the very address that is about to be used.
-func refusePrivate(_ context.Context, _, address string, _ syscall.RawConn) error {
+// RefusePrivate is a net.Dialer's ControlContext that lets it reach public addresses
+// only. It runs between the resolution of a name and the connection, with the very
+// address that is about to be used.
+func RefusePrivate(_ context.Context, _, address string, _ syscall.RawConn) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("read the address %q: %w", address, err)

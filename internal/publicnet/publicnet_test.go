@@ -192,15 +192,15 @@ func TestClientRefusesLoopback(t *testing.T) {
 // TestDialledAddressCounts gives a name that resolves to loopback only when it
 // is dialled: what a rebinding DNS server does.
 func TestDialledAddressCounts(t *testing.T) {
-	err := refusePrivate(context.Background(), "tcp4", "127.0.0.1:80", nil)
+	err := RefusePrivate(context.Background(), "tcp4", "127.0.0.1:80", nil)
 	var b *Blocked
 	if !errors.As(err, &b) || b.Addr.String() != "127.0.0.1" {
 		t.Fatalf("err = %v", err)
 	}
-	if err := refusePrivate(context.Background(), "tcp6", "[fe80::1%lo]:80", nil); !errors.As(err, &b) {
+	if err := RefusePrivate(context.Background(), "tcp6", "[fe80::1%lo]:80", nil); !errors.As(err, &b) {
 		t.Fatalf("err = %v", err)
 	}
-	if err := refusePrivate(context.Background(), "tcp4", "8.8.8.8:80", nil); err != nil {
+	if err := RefusePrivate(context.Background(), "tcp4", "8.8.8.8:80", nil); err != nil {
 		t.Fatal(err)
 	}
 }

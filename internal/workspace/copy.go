@@ -29,6 +29,30 @@ var ErrLimit = errors.New("the copy is too large")
 type Copied struct {
 	Files int64
 	Bytes int64
+	// LeftOut are the first of the names that a copy out has left out: FIFOs, sockets and
+	// devices.
+	LeftOut []string
+}
+
+// maxLeftOut bounds the names of LeftOut.
+const maxLeftOut = 1000
+
+// leave counts a name that is left out.
+func (c *Copied) leave(l Limits, name string) error {
+	if len(c.LeftOut) < maxLeftOut {
+		c.LeftOut = append(c.LeftOut, name)
+	}
+	return c.add(l, 0)
+}
+
+// LeaveOut reports whether an entry of a folder's archive is a FIFO or a device, and notes
+// it as left out.
+func (c *Copied) LeaveOut(h *tar.Header, l Limits) (bool, error) {
+	switch h.Typeflag {
+	case tar.TypeFifo, tar.TypeChar, tar.TypeBlock:
+		return true, c.leave(l, strings.Trim(strings.TrimPrefix(h.Name, "./"), "/"))
+	}
+	return false, nil
 }
 
 func (c *Copied) add(l Limits, size int64) error {
@@ -100,7 +124,7 @@ func CheckEntry(h *tar.Header, l Limits, done *Copied) (*tar.Header, error) {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeDir, tar.TypeSymlink:
 	default:
-		return nil, &fs.PathError{Op: "copy", Path: h.Name, Err: fmt.Errorf("it is neither a file nor a directory nor a link, but of type %q", h.Typeflag)}
+		return nil, &fs.PathError{Op: "copy", Path: h.Name, Err: special(h.FileInfo().Mode(), h.Typeflag)}
 	}
 	plain := &tar.Header{Typeflag: h.Typeflag, Name: rel, Linkname: h.Linkname, Mode: h.Mode & 0o777, ModTime: h.ModTime.Truncate(time.Second)}
 	switch h.Typeflag {
@@ -134,11 +158,31 @@ func unpackOne(f FS, name string, h *tar.Header, content io.Reader) error {
 		}
 		return f.Symlink(h.Linkname, name)
 	}
-	return &fs.PathError{Op: "copy", Path: h.Name, Err: fmt.Errorf("it is neither a file nor a directory nor a link, but of type %q", h.Typeflag)}
+	return &fs.PathError{Op: "copy", Path: h.Name, Err: special(h.FileInfo().Mode(), h.Typeflag)}
+}
+
+// special is the error of what is neither a file nor a directory nor a link. Typeflag is
+// that of a tar; 0 for what is in no tar.
+func special(mode fs.FileMode, typeflag byte) error {
+	kind := "of type " + mode.Type().String()
+	switch {
+	case typeflag == tar.TypeLink:
+		kind = "a hard link"
+	case mode&fs.ModeNamedPipe != 0:
+		kind = "a FIFO"
+	case mode&fs.ModeSocket != 0:
+		kind = "a socket"
+	case mode&fs.ModeDevice != 0:
+		kind = "a device"
+	case typeflag != 0:
+		kind = fmt.Sprintf("of type %q", typeflag)
+	}
+	return fmt.Errorf("it is %s, and neither a file nor a directory nor a link", kind)
 }
 
 // Pack writes what is at a name as an archive: a file or a link under its last element, or
-// after a RootEntry what is below a directory. Links are kept as links.
+// after a RootEntry what is below a directory. Links are kept as links. FIFOs, sockets and
+// devices below a directory are left out.
 func Pack(ctx context.Context, f FS, at string, w io.Writer, l Limits) (done Copied, err error) {
 	at = orRoot(at)
 	info, err := f.Stat(at)
@@ -147,6 +191,9 @@ func Pack(ctx context.Context, f FS, at string, w io.Writer, l Limits) (done Cop
 	}
 	out := tar.NewWriter(w)
 	one := func(name, as string, info Info) error {
+		if err := plain(name, info); err != nil {
+			return err
+		}
 		if err := done.add(l, packSize(info)); err != nil {
 			return err
 		}
@@ -166,7 +213,11 @@ func Pack(ctx context.Context, f FS, at string, w io.Writer, l Limits) (done Cop
 		dir = ""
 	}
 	err = walkDir(ctx, f, dir, func(name string, info Info) error {
-		return one(name, strings.TrimPrefix(strings.TrimPrefix(name, dir), "/"), info)
+		as := strings.TrimPrefix(strings.TrimPrefix(name, dir), "/")
+		if plain(name, info) != nil {
+			return done.leave(l, as)
+		}
+		return one(name, as, info)
 	})
 	if err != nil {
 		return done, err

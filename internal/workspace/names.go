@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -16,6 +17,9 @@ const (
 	maxPath  = 4096 // bytes of a name, and of a link's target
 	maxLinks = 40   // links on the way to one file
 )
+
+// errNotText is about a name that can't be kept in JSON.
+var errNotText = fmt.Errorf("%w: the name is not UTF-8, or has a zero byte in it", fs.ErrInvalid)
 
 // elements cuts a name into its elements. Slashes that say nothing and "." are
 // left out, so that "a//b/." is "a/b"; ".." stays, since what it means depends
@@ -37,7 +41,7 @@ func split(name string) ([]string, error) {
 	case len(name) > maxPath:
 		return nil, syscall.ENAMETOOLONG
 	case strings.IndexByte(name, 0) >= 0, !utf8.ValidString(name):
-		return nil, fs.ErrInvalid
+		return nil, errNotText
 	}
 	var list []string
 	for e := range strings.SplitSeq(name, "/") {

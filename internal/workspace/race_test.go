@@ -1,8 +1,11 @@
 package workspace
 
 import (
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -23,6 +26,25 @@ func TestPipe(t *testing.T) {
 	}
 	if err := write(f, "pipe", "x"); class(err) != "invalid" {
 		t.Error(err)
+	}
+	var listed []string
+	each := func(name string, info Info) error {
+		listed = append(listed, name)
+		return nil
+	}
+	for _, all := range []bool{false, true} {
+		if err := List(t.Context(), f, ".", all, each); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := Diff(t.Context(), f, f, func(string, string, Info) error { return errors.New("it is another") }); err != nil || len(listed) != 2 {
+		t.Errorf("listed %q, compared: %v", listed, err)
+	}
+	if done, err := Pack(t.Context(), f, ".", io.Discard, Limits{Files: 9, Bytes: 9}); err != nil || !slices.Equal(done.LeftOut, []string{"pipe"}) {
+		t.Errorf("a copy of a folder with a pipe: %+v, %v", done, err)
+	}
+	if _, err := Pack(t.Context(), f, "pipe", io.Discard, Limits{Files: 9, Bytes: 9}); err == nil || !contains(err, "it is a FIFO") {
+		t.Errorf("a copy of a pipe: %v", err)
 	}
 	s := newStore(t, t.TempDir(), Options{})
 	if err := s.Seed(t.Context(), filepath.Join(t.TempDir(), "w"), Seed{Template: dir}); err == nil || !contains(err, "pipe") {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"syscall"
 
 	"github.com/tine-mcp/tine/internal/layer"
 )
@@ -156,7 +155,20 @@ func walkFS(ctx context.Context, f FS, visit func(name string, info Info) error)
 	if err := visit(".", root); err != nil {
 		return err
 	}
-	return walkDir(ctx, f, "", visit)
+	return walkDir(ctx, f, "", func(name string, info Info) error {
+		if err := plain(name, info); err != nil {
+			return err
+		}
+		return visit(name, info)
+	})
+}
+
+// plain refuses what is neither file, directory nor link.
+func plain(name string, info Info) error {
+	if t := info.Mode.Type(); t != 0 && t != fs.ModeDir && t != fs.ModeSymlink {
+		return &fs.PathError{Op: "read", Path: name, Err: special(info.Mode, 0)}
+	}
+	return nil
 }
 
 func walkDir(ctx context.Context, f FS, dir string, visit func(name string, info Info) error) error {
@@ -173,9 +185,6 @@ func walkDir(ctx context.Context, f FS, dir string, visit func(name string, info
 	}
 	for _, info := range list {
 		name := join(dir, info.Name)
-		if t := info.Mode.Type(); t != 0 && t != fs.ModeDir && t != fs.ModeSymlink {
-			return &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("neither a file nor a directory nor a link, but %s: %w", t, syscall.EINVAL)}
-		}
 		if err := visit(name, info); err != nil {
 			return err
 		}

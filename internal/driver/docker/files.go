@@ -83,6 +83,11 @@ func (i *instance) GetFiles(ctx context.Context, spec driver.Spec, at string, w 
 			if rest, ok := strings.CutPrefix(name+"/", base+"/"); ok {
 				h.Name = rest
 			}
+			if left, err := done.LeaveOut(h, l); err != nil {
+				return done, err
+			} else if left {
+				continue
+			}
 		}
 		if h, err = workspace.CheckEntry(h, l, &done); err != nil {
 			return done, err

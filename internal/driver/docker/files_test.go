@@ -45,7 +45,7 @@ func copyFiles(t *testing.T, b *bench) {
 	}
 	w.Close()
 	done, err := f.PutFiles(t.Context(), spec, "/data", &in, workspace.Limits{})
-	if err != nil || done != (workspace.Copied{Files: 3, Bytes: 3}) {
+	if err != nil || done.Files != 3 || done.Bytes != 3 {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	var out bytes.Buffer

@@ -12,7 +12,8 @@
 //	...                               // it starts; our copies of its ends are closed
 //	conn := lines.NewConn(p, ...)
 //
-// and after a restart Open alone, with Torn set in the options of the connection.
+// and after a restart Open alone, with Torn set in the options of the connection. A
+// program whose output is a file has only the input: MakeInput, ProgramInput, OpenInput.
 //
 // Systems without named pipes in the file system have only the names.
 package fifo

@@ -14,8 +14,13 @@ import (
 )
 
 // Make makes the two FIFOs in a folder that has none, for this user alone.
-func Make(dir string) error {
-	for _, name := range []string{In, Out} {
+func Make(dir string) error { return makeFIFOs(dir, In, Out) }
+
+// MakeInput makes only what the program reads.
+func MakeInput(dir string) error { return makeFIFOs(dir, In) }
+
+func makeFIFOs(dir string, names ...string) error {
+	for _, name := range names {
 		path := filepath.Join(dir, name)
 		if err := unix.Mkfifo(path, 0o600); err != nil {
 			return fmt.Errorf("make a named pipe (the state folder must be on a file system that has them): %w", &os.PathError{Op: "mkfifo", Path: path, Err: err})
@@ -28,7 +33,7 @@ func Make(dir string) error {
 // whether an end blocks is a property of the opening, and the program must block
 // and we must not. The caller closes them once the program has them.
 func Program(dir string) (in, out *os.File, err error) {
-	if in, err = open(dir, In, unix.O_RDWR); err != nil {
+	if in, err = ProgramInput(dir); err != nil {
 		return nil, nil, err
 	}
 	if out, err = open(dir, Out, unix.O_RDWR); err != nil {
@@ -38,13 +43,20 @@ func Program(dir string) (in, out *os.File, err error) {
 	return in, out, nil
 }
 
+// ProgramInput is Program for the input alone.
+func ProgramInput(dir string) (*os.File, error) { return open(dir, In, unix.O_RDWR) }
+
+// OpenInput opens our end of the program's input, which takes deadlines. The program's
+// end must be open.
+func OpenInput(dir string) (*os.File, error) { return open(dir, In, unix.O_WRONLY|unix.O_NONBLOCK) }
+
 // Open opens our ends. The program's ends must be open.
 func Open(dir string) (*Pipe, error) {
 	r, err := open(dir, Out, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, err
 	}
-	w, err := open(dir, In, unix.O_WRONLY|unix.O_NONBLOCK)
+	w, err := OpenInput(dir)
 	if err != nil {
 		r.Close()
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/family"
 	"github.com/tine-mcp/tine/internal/driver/fifo"
 	"github.com/tine-mcp/tine/internal/driver/folder"
 	"github.com/tine-mcp/tine/internal/driver/lines"
@@ -82,26 +83,26 @@ func (d *Driver) endLeftover(dir string, rec record, why string) error {
 // clear kills everything that belongs to the records, which are of the folders,
 // and removes the folders.
 func (d *Driver) clear(dirs []string, recs []record) error {
-	var families []family
+	var families []family.Family
 	for n, rec := range recs {
-		families = append(families, family{token: rec.Token, dir: realPath(dirs[n])})
+		families = append(families, family.Family{Token: rec.Token, Dir: family.RealPath(dirs[n])})
 	}
-	var dying []member
+	var dying []family.Member
 	if slices.ContainsFunc(recs, func(r record) bool { return r.Lives() }) {
 		// Before they are killed: a dying process can't be told from others.
-		dying = d.census.members(families...)
+		dying = d.census.Members(families...)
 	}
 	// The leaders by their records, with their groups, for what no scan can see.
 	for _, rec := range recs {
 		if rec.Lives() {
 			syscall.Kill(-rec.PID, syscall.SIGKILL)
-			dying = append(dying, member{ID: rec.ID})
+			dying = append(dying, family.Member{ID: rec.ID})
 		}
 	}
-	if err := d.census.end(families...); err != nil {
+	if err := d.census.End(families...); err != nil {
 		return err
 	}
-	giveUp := time.Now().Add(killWait)
+	giveUp := time.Now().Add(family.KillWait)
 	for _, p := range dying {
 		for p.Lives() {
 			if time.Now().After(giveUp) {

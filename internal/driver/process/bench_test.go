@@ -105,8 +105,9 @@ func BenchmarkStartStop(b *testing.B) {
 	}
 }
 
-func BenchmarkScan(b *testing.B) {
+func BenchmarkCensus(b *testing.B) {
+	var c census
 	for b.Loop() {
-		scan(func(member) {})
+		c.Members()
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/driver/family"
 	"github.com/tine-mcp/tine/internal/driver/fifo"
 	"github.com/tine-mcp/tine/internal/driver/lines"
 	"github.com/tine-mcp/tine/internal/driver/procid"
@@ -17,11 +18,14 @@ import (
 // adopts is whether children outlive the gateway.
 const adopts = true
 
+// census finds what has left the group of a child.
+type census = family.Census
+
 // child is a process that leads its own session and group, ours or one that an
 // earlier gateway started.
 type child struct {
 	id     procid.ID
-	family family
+	family family.Family
 	watch  procid.Watcher
 	census *census
 
@@ -50,7 +54,7 @@ func (d *Driver) launch(dir string, spec launchSpec, rec *record) (*child, lines
 	}
 	attr := &syscall.ProcAttr{
 		Dir:   spec.cwd,
-		Env:   spec.env.list(),
+		Env:   spec.env.List(),
 		Files: []uintptr{in.Fd(), out.Fd(), spec.stderr.Fd()},
 		// A session of its own has no terminal, and is a process group of its own.
 		Sys: &syscall.SysProcAttr{Setsid: true},
@@ -72,7 +76,7 @@ func (d *Driver) launch(dir string, spec launchSpec, rec *record) (*child, lines
 	if err != nil {
 		conn.Close()
 		if id.PID != 0 {
-			d.census.end(family{token: rec.Token, dir: realPath(dir)})
+			d.census.End(family.Family{Token: rec.Token, Dir: family.RealPath(dir)})
 		}
 		return nil, nil, err
 	}
@@ -83,7 +87,7 @@ func (d *Driver) launch(dir string, spec launchSpec, rec *record) (*child, lines
 func (d *Driver) newChild(dir string, rec record, watch procid.Watcher) *child {
 	return &child{
 		id:     rec.ID,
-		family: family{token: rec.Token, dir: realPath(dir)},
+		family: family.Family{Token: rec.Token, Dir: family.RealPath(dir)},
 		watch:  watch,
 		census: &d.census,
 	}
@@ -126,7 +130,7 @@ func (c *child) end(until func() time.Time) (how string, err error) {
 	how = reap(c.id.PID)
 	c.reaped = true
 	c.mu.Unlock()
-	return how, errors.Join(endGroup(c.id.PID, until), c.census.end(c.family))
+	return how, errors.Join(family.EndGroup(c.id.PID, until), c.census.End(c.family))
 }
 
 // reap waits for an exited child of ours and says how it ended.
@@ -145,39 +149,5 @@ func reap(pid int) string {
 			return fmt.Sprintf("was ended by signal %d (%v)", int(ws.Signal()), ws.Signal())
 		}
 		return fmt.Sprintf("exited with status %d", ws.ExitStatus())
-	}
-}
-
-// reapGroup waits for the dead of a group that are our children: where the
-// gateway is the init of a container, orphans become its own.
-func reapGroup(pgid int) {
-	for {
-		pid, err := syscall.Wait4(-pgid, nil, syscall.WNOHANG, nil)
-		if err != nil && err != syscall.EINTR || err == nil && pid == 0 {
-			return
-		}
-	}
-}
-
-// endGroup ends the group of a leader that is gone.
-func endGroup(pgid int, until func() time.Time) error {
-	pause := time.Millisecond
-	var killed time.Time
-	for {
-		if !procid.GroupLives(pgid) {
-			reapGroup(pgid)
-			return nil
-		}
-		now := time.Now()
-		if !now.Before(until()) {
-			syscall.Kill(-pgid, syscall.SIGKILL)
-			if killed.IsZero() {
-				killed = now
-			} else if now.Sub(killed) > killWait/2 {
-				return fmt.Errorf("process group %d was killed and does not end", pgid)
-			}
-		}
-		time.Sleep(pause)
-		pause = min(2*pause, 20*time.Millisecond)
 	}
 }

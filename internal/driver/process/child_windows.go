@@ -24,7 +24,7 @@ import (
 const adopts = false
 
 // census is for systems where children outlive the gateway.
-type census struct{}
+type census = struct{}
 
 // child is a process in a job of its own.
 type child struct {
@@ -71,7 +71,7 @@ func (d *Driver) launch(dir string, spec launchSpec, rec *record) (_ *child, _ l
 	conn := &lines.Files{R: r, W: w, Vague: true, Closed: func(err error) bool { return errors.Is(err, windows.ERROR_BROKEN_PIPE) }}
 	p, err := os.StartProcess(spec.path, append([]string{spec.path}, spec.args...), &os.ProcAttr{
 		Dir:   spec.cwd,
-		Env:   spec.env.list(),
+		Env:   spec.env.List(),
 		Files: []*os.File{childIn, childOut, spec.stderr},
 		// Suspended until it is in the job, so that nothing it starts is outside.
 		Sys: &syscall.SysProcAttr{

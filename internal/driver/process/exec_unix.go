@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/family"
 	"github.com/tine-mcp/tine/internal/driver/stdio"
 )
 
@@ -57,8 +58,8 @@ func (i *instance) exec(ctx context.Context, spec driver.Spec, c driver.Command)
 	if err := ctx.Err(); err != nil {
 		return driver.Exit{}, err
 	}
-	own := family{token: execPrefix + rand.Text()}
-	launch, err := i.execSpec(spec, c, own.token)
+	own := family.Family{Token: execPrefix + rand.Text()}
+	launch, err := i.execSpec(spec, c, own.Token)
 	if err != nil {
 		return driver.Exit{}, err
 	}
@@ -91,11 +92,11 @@ func (i *instance) exec(ctx context.Context, spec driver.Spec, c driver.Command)
 	}()
 	exit, err := run.wait()
 	if _, alone := run.(*unwatched); alone || err != nil {
-		err = errors.Join(err, i.d.census.end(own))
+		err = errors.Join(err, i.d.census.End(own))
 	}
 	close(over)
 	<-watched
-	if cut := i.CutOff(killWait); cut != nil {
+	if cut := i.CutOff(family.KillWait); cut != nil {
 		return driver.Exit{}, cut
 	}
 	if err != nil || ctx.Err() != nil {
@@ -140,7 +141,7 @@ func (i *instance) execSpec(spec driver.Spec, c driver.Command, token string) (*
 		given = make(map[string]string)
 	}
 	maps.Copy(given, c.Env)
-	env := childEnv(i.d.opts.Environ, given, cwd, i.rec.Token+markerSeparator+token)
+	env := family.NewEnvironment(i.d.opts.Environ, given, cwd, i.rec.Token+family.Separator+token)
 	path, err := findProgram(c.Argv[0], cwd, env, m)
 	if err != nil {
 		return nil, err
@@ -153,7 +154,7 @@ func (i *instance) execSpec(spec driver.Spec, c driver.Command, token string) (*
 }
 
 // findProgram finds the program of a command, as a shell would.
-func findProgram(name, cwd string, env *environment, m *mount) (string, error) {
+func findProgram(name, cwd string, env *family.Environment, m *mount) (string, error) {
 	if strings.Contains(name, "/") {
 		path := name
 		if !filepath.IsAbs(path) {
@@ -171,7 +172,7 @@ func findProgram(name, cwd string, env *environment, m *mount) (string, error) {
 		}
 		return path, nil
 	}
-	for _, dir := range filepath.SplitList(env.get("PATH")) {
+	for _, dir := range filepath.SplitList(env.Get("PATH")) {
 		if !filepath.IsAbs(dir) {
 			continue
 		}
@@ -225,7 +226,7 @@ func (d *Driver) startCommand(c *commandSpec, files []*os.File) (running, error)
 	if supervises && d.opts.Self != "" {
 		return d.startWatched(c, files)
 	}
-	attr := &os.ProcAttr{Dir: c.cwd, Env: c.env.list(), Files: files, Sys: &syscall.SysProcAttr{Setsid: true, Credential: c.user}}
+	attr := &os.ProcAttr{Dir: c.cwd, Env: c.env.List(), Files: files, Sys: &syscall.SysProcAttr{Setsid: true, Credential: c.user}}
 	p, err := os.StartProcess(c.path, c.argv, attr)
 	if err != nil {
 		return nil, startFailure(c.argv[0], err)
@@ -276,12 +277,12 @@ func exitOf(ws syscall.WaitStatus) driver.Exit {
 
 // endCommands kills what an earlier gateway left of the commands beside an instance.
 func (d *Driver) endCommands(rec record) error {
-	left := func() []member {
-		return slices.DeleteFunc(d.census.members(family{token: rec.Token}), func(p member) bool {
-			return !slices.Contains(p.tokens, rec.Token) || !slices.ContainsFunc(p.tokens, func(t string) bool { return strings.HasPrefix(t, execPrefix) })
+	left := func() []family.Member {
+		return slices.DeleteFunc(d.census.Members(family.Family{Token: rec.Token}), func(p family.Member) bool {
+			return !slices.Contains(p.Tokens, rec.Token) || !slices.ContainsFunc(p.Tokens, func(t string) bool { return strings.HasPrefix(t, execPrefix) })
 		})
 	}
-	giveUp := time.Now().Add(killWait)
+	giveUp := time.Now().Add(family.KillWait)
 	for {
 		all := left()
 		if len(all) == 0 {

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -219,34 +218,5 @@ func TestFolderIsPrivate(t *testing.T) {
 		if err != nil || st.Mode() != want {
 			t.Errorf("%q: mode %v, %v, want %v", name, st.Mode(), err, want)
 		}
-	}
-}
-
-// Ending many at once must not look at every process once for each.
-func TestCensusIsShared(t *testing.T) {
-	var c census
-	c.turn.Lock() // a count is running
-	const n = 50
-	var wg sync.WaitGroup
-	got := make(chan []member, n)
-	wg.Go(func() { got <- c.take() })
-	for next := (*count)(nil); next == nil; {
-		c.mu.Lock()
-		next = c.next
-		c.mu.Unlock()
-	}
-	first := c.next
-	for range n - 1 {
-		wg.Go(func() { got <- c.take() })
-	}
-	c.mu.Lock()
-	if c.next != first {
-		t.Error("another count was asked for")
-	}
-	c.mu.Unlock()
-	c.turn.Unlock()
-	wg.Wait()
-	if len(got) != n {
-		t.Errorf("%d answers", len(got))
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/dirs"
+	"github.com/tine-mcp/tine/internal/driver/family"
 	"github.com/tine-mcp/tine/internal/driver/folder"
 	"github.com/tine-mcp/tine/internal/driver/packages"
 )
@@ -130,12 +131,12 @@ func (d *Driver) toolOf(spec driver.Spec, token string) (cmd packages.Command, o
 	if dirs.Placed(spec.Cwd) || spec.Cwd == "" && spec.WorkspacePath != "" {
 		spec.Cwd = d.opts.Fetched
 	}
-	env := childEnv(d.opts.Environ, spec.Env, spec.Cwd, token)
+	env := family.NewEnvironment(d.opts.Environ, spec.Env, spec.Cwd, token)
 	path, err := lookup(spec, env, nil)
 	if err != nil {
 		return cmd, false // the start says why
 	}
-	return packages.Command{Path: path, Args: spec.Args, Env: env.list(), Dir: spec.Cwd}, true
+	return packages.Command{Path: path, Args: spec.Args, Env: env.List(), Dir: spec.Cwd}, true
 }
 
 // Close ends the running fetches. Instances go on.
@@ -160,5 +161,5 @@ func (d *Driver) sweepFetches() error {
 	if err != nil || token == "" {
 		return err
 	}
-	return d.census.end(family{token: token})
+	return d.census.End(family.Family{Token: token})
 }

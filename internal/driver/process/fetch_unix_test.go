@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/family"
 )
 
 // A package is fetched without what depends on a session, and not ahead where its tool
@@ -24,7 +25,7 @@ func TestToolOfASession(t *testing.T) {
 	defer d.Close()
 	spec := driver.Spec{Server: "s", Command: "npx", Args: []string{"-y", "pkg", "${workspace}"}, Env: map[string]string{"A": "1", "FILE": "${state.data}/x"}}
 	cmd, ok := d.toolOf(spec, "token")
-	if !ok || cmd.Path != filepath.Join(bin, "npx") || cmd.Dir != "" || !slices.Equal(cmd.Env, []string{"A=1", "HOME=/home/x", "PATH=" + bin, markerVar + "=token"}) {
+	if !ok || cmd.Path != filepath.Join(bin, "npx") || cmd.Dir != "" || !slices.Equal(cmd.Env, []string{"A=1", "HOME=/home/x", "PATH=" + bin, family.Variable + "=token"}) {
 		t.Errorf("got %+v, %t", cmd, ok)
 	}
 	spec.WorkspacePath = "/workspace"
@@ -56,7 +57,7 @@ func TestSweepEndsFetches(t *testing.T) {
 		t.Fatal(err)
 	}
 	left := exec.Command("sleep", "600")
-	left.Env = []string{markerVar + "=outer" + markerSeparator + f.token}
+	left.Env = []string{family.Variable + "=outer" + family.Separator + f.token}
 	if err := left.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/dirs"
+	"github.com/tine-mcp/tine/internal/driver/family"
 	"github.com/tine-mcp/tine/internal/driver/folder"
 	"github.com/tine-mcp/tine/internal/driver/life"
 	"github.com/tine-mcp/tine/internal/driver/lines"
@@ -38,10 +39,6 @@ type instance struct {
 }
 
 var _ driver.Instance = (*instance)(nil)
-
-// killWait is how long what was killed may take to be gone. Only a process that
-// hangs in the kernel takes that long.
-const killWait = 10 * time.Second
 
 func (i *instance) watch() {
 	defer close(i.watched)
@@ -113,7 +110,7 @@ func (i *instance) stop(ctx context.Context) error {
 	i.setUntil(time.Now().Add(i.grace))
 	i.Ask()
 	i.ask(ctx)
-	insist := time.NewTimer(2 * killWait)
+	insist := time.NewTimer(2 * family.KillWait)
 	defer insist.Stop()
 	select {
 	case <-i.Done():

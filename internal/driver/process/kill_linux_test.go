@@ -19,6 +19,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
+	"github.com/tine-mcp/tine/internal/driver/family"
 	"github.com/tine-mcp/tine/internal/driver/procid"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/testkit"
@@ -32,7 +33,7 @@ var rounds = flag.Int("kill-rounds", 25, "how often TestKilledAtAnyMoment kills 
 func TestKilledAtAnyMoment(t *testing.T) {
 	// A program of its own, so that its processes are found by nothing that the
 	// driver does.
-	program := filepath.Join(realPath(t.TempDir()), "victim")
+	program := filepath.Join(family.RealPath(t.TempDir()), "victim")
 	if err := copyFile(suite.Program(t), program); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/family"
 )
 
 // left lists the processes of an instance that still run.
@@ -17,10 +18,8 @@ func left(t testing.TB, h driver.Handle) []string {
 		return nil // it never ran
 	}
 	var out []string
-	scan(func(p member) {
-		if p.of(family{token: rec.Token, dir: realPath(h.Dir)}) {
-			out = append(out, fmt.Sprintf("process %d", p.PID))
-		}
-	})
+	for _, p := range new(census).Members(family.Family{Token: rec.Token, Dir: family.RealPath(h.Dir)}) {
+		out = append(out, fmt.Sprintf("process %d", p.PID))
+	}
 	return out
 }

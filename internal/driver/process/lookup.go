@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/family"
 )
 
 // products names what to install for commands that configs use a lot.
@@ -24,7 +25,7 @@ var products = map[string]string{
 
 // lookup finds the program of a spec: a path from its cwd, or a name on the PATH
 // that the child will have.
-func lookup(spec driver.Spec, env *environment, m *mount) (string, error) {
+func lookup(spec driver.Spec, env *family.Environment, m *mount) (string, error) {
 	if spec.Command == "" {
 		return "", fmt.Errorf("no command is given; set servers.%s.command", spec.Server)
 	}
@@ -36,7 +37,7 @@ func lookup(spec driver.Spec, env *environment, m *mount) (string, error) {
 	}
 	// Folders that are relative would be looked up from wherever the gateway
 	// happens to run.
-	for _, dir := range filepath.SplitList(env.get("PATH")) {
+	for _, dir := range filepath.SplitList(env.Get("PATH")) {
 		if !filepath.IsAbs(dir) {
 			continue
 		}
@@ -55,7 +56,7 @@ func lookup(spec driver.Spec, env *environment, m *mount) (string, error) {
 	return "", fmt.Errorf("command %q not found on %s; %s", spec.Command, where, mend)
 }
 
-func lookupPath(spec driver.Spec, env *environment, m *mount) (string, error) {
+func lookupPath(spec driver.Spec, env *family.Environment, m *mount) (string, error) {
 	path := spec.Command
 	if !filepath.IsAbs(path) && spec.Cwd != "" {
 		path = filepath.Join(spec.Cwd, path)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
+	"github.com/tine-mcp/tine/internal/driver/family"
 )
 
 func TestStartErrorsNameTheMend(t *testing.T) {
@@ -89,7 +90,7 @@ func TestStartErrorsNameTheMend(t *testing.T) {
 }
 
 func TestLookup(t *testing.T) {
-	dir := realPath(t.TempDir())
+	dir := family.RealPath(t.TempDir())
 	first, second := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 	for _, d := range []string{first, second, filepath.Join(first, "tool")} { // a folder of that name is passed over
 		if err := os.MkdirAll(d, 0o700); err != nil {
@@ -107,7 +108,7 @@ func TestLookup(t *testing.T) {
 		"whole path":               {Command: tool},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := lookup(spec, makeEnv(false, []string{"PATH=/none"}, spec.Env, "", ""), nil)
+			got, err := lookup(spec, family.NewEnvironment([]string{"PATH=/none"}, spec.Env, "", ""), nil)
 			if err != nil || got != tool {
 				t.Errorf("got %q, %v", got, err)
 			}

@@ -7,13 +7,15 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tine-mcp/tine/internal/driver/family"
 )
 
 const pathSeparators = "/"
 
 const errNotAProgram = syscall.ENOEXEC
 
-func runnable(path string, _ *environment) (string, error) {
+func runnable(path string, _ *family.Environment) (string, error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return "", err

@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/windows"
+
+	"github.com/tine-mcp/tine/internal/driver/family"
 )
 
 const pathSeparators = `/\:`
@@ -15,8 +17,8 @@ const pathSeparators = `/\:`
 const errNotAProgram = windows.ERROR_BAD_EXE_FORMAT
 
 // runnable finds path itself, or with one of the endings of programs.
-func runnable(path string, env *environment) (string, error) {
-	endings := env.get("PATHEXT")
+func runnable(path string, env *family.Environment) (string, error) {
+	endings := env.Get("PATHEXT")
 	if endings == "" {
 		endings = ".COM;.EXE;.BAT;.CMD"
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
+	"github.com/tine-mcp/tine/internal/driver/family"
 )
 
 func TestFillIn(t *testing.T) {
@@ -43,7 +44,7 @@ func TestRunsInTheWorkspace(t *testing.T) {
 		t.Errorf("carries %q", got)
 	}
 	p := drivertest.Dial(t, suite.StartSpec(t, d, spec))
-	if got := p.Call(t, "cwd", nil); got != realPath(ws.Dir()) && runtime.GOOS != "windows" {
+	if got := p.Call(t, "cwd", nil); got != family.RealPath(ws.Dir()) && runtime.GOOS != "windows" {
 		t.Errorf("it runs in %q, want %q", got, ws.Dir())
 	}
 	if got := p.Call(t, "args", nil); got != ws.Dir() {

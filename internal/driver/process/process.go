@@ -67,6 +67,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/dirs"
+	"github.com/tine-mcp/tine/internal/driver/family"
 	"github.com/tine-mcp/tine/internal/driver/folder"
 	"github.com/tine-mcp/tine/internal/driver/life"
 	"github.com/tine-mcp/tine/internal/driver/lines"
@@ -190,7 +191,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 			return nil, fmt.Errorf("note the directories of its state: %w", err)
 		}
 	}
-	env := childEnv(d.opts.Environ, spec.Env, spec.Cwd, rec.Token)
+	env := family.NewEnvironment(d.opts.Environ, spec.Env, spec.Cwd, rec.Token)
 	path, err := lookup(spec, env, m)
 	if err != nil {
 		return nil, driver.Final(err)
@@ -220,7 +221,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 type launchSpec struct {
 	path   string
 	args   []string
-	env    *environment
+	env    *family.Environment
 	cwd    string
 	stderr *os.File
 	mount  *mount // of the workspace; nil where it is seen where it lies
@@ -237,12 +238,4 @@ func (d *Driver) newInstance(h driver.Handle, rec record, c *child, p lines.Pipe
 	i.conn = lines.NewConn(p, lines.Options{Server: h.Server, Limit: d.opts.MaxFrame, Buffers: d.buffers, Log: log, Torn: torn, Mark: filepath.Join(h.Dir, lines.MarkName)})
 	go i.watch()
 	return i
-}
-
-// realPath is the path as the kernel tells it.
-func realPath(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	return filepath.Clean(path)
 }

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/driver/family"
 	"github.com/tine-mcp/tine/internal/driver/procid"
 )
 
@@ -20,7 +21,7 @@ import (
 type still struct {
 	mu     sync.Mutex // held while they are being stopped
 	frozen bool
-	away   []member // those outside of the group that we stopped
+	away   []family.Member // those outside of the group that we stopped
 }
 
 const (
@@ -67,8 +68,8 @@ func (c *child) stopAll(over func() error) (running int, err error) {
 		return c.id.PID, err
 	}
 	for {
-		var fresh []member
-		for _, p := range c.census.members(c.family) {
+		var fresh []family.Member
+		for _, p := range c.census.Members(c.family) {
 			if p.Stands() {
 				continue
 			}
@@ -132,7 +133,7 @@ func (c *child) goOn() {
 // wake lets everything go on that an earlier gateway may have stopped.
 func (c *child) wake() {
 	if c.stands() {
-		for _, p := range c.census.members(c.family) {
+		for _, p := range c.census.Members(c.family) {
 			p.Signal(syscall.SIGCONT)
 		}
 	}

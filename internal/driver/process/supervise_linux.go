@@ -72,7 +72,7 @@ func (d *Driver) startWatched(c *commandSpec, files []*os.File) (running, error)
 		path, argv = c.mount.through(path, argv, attr)
 	}
 	p, err := os.StartProcess(path, argv, &os.ProcAttr{
-		Dir: attr.Dir, Env: c.env.list(), Files: append(append([]*os.File{}, files...), lifeRead, tell), Sys: attr.Sys,
+		Dir: attr.Dir, Env: c.env.List(), Files: append(append([]*os.File{}, files...), lifeRead, tell), Sys: attr.Sys,
 	})
 	if err != nil {
 		life.Close()

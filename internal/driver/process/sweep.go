@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/tine-mcp/tine/internal/driver/family"
 	"github.com/tine-mcp/tine/internal/driver/folder"
 )
 
@@ -27,7 +28,7 @@ func (d *Driver) Sweep(ctx context.Context, root string, known map[string]bool) 
 	}
 	keep := make(map[string]bool, len(known))
 	for dir := range known {
-		keep[realPath(dir)] = true
+		keep[family.RealPath(dir)] = true
 	}
 	var gone, dirs []string
 	var recs []record
@@ -36,7 +37,7 @@ func (d *Driver) Sweep(ctx context.Context, root string, known map[string]bool) 
 			return gone, err
 		}
 		dir := filepath.Join(root, e.Name())
-		if !e.IsDir() || keep[realPath(dir)] {
+		if !e.IsDir() || keep[family.RealPath(dir)] {
 			continue
 		}
 		rec, err := records.Read(dir)

@@ -12,12 +12,17 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/publicnet"
 )
 
 // A Route is what tells transports apart.
 type Route struct {
 	CAFile  string        // of further certificate authorities; empty for none
 	Connect time.Duration // how long a connection may take
+	// Public has it reach public addresses only, and through no proxy, which would reach
+	// others.
+	Public bool
 }
 
 // Pool has the transports of a driver. The zero value works, and its methods may
@@ -76,9 +81,13 @@ func (p *Pool) release(r Route, s *shared) {
 // newTransport makes a transport that waits for answers as long as its requests
 // do: calls and streams have no length that could be known here.
 func newTransport(r Route, ca []byte) (*http.Transport, error) {
+	dialer, proxy := &net.Dialer{Timeout: r.Connect, KeepAlive: 30 * time.Second}, http.ProxyFromEnvironment
+	if r.Public {
+		dialer.ControlContext, proxy = publicnet.RefusePrivate, nil
+	}
 	t := &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: r.Connect, KeepAlive: 30 * time.Second}).DialContext,
+		Proxy:                 proxy,
+		DialContext:           dialer.DialContext,
 		TLSHandshakeTimeout:   r.Connect,
 		ExpectContinueTimeout: time.Second,
 		IdleConnTimeout:       90 * time.Second,

@@ -91,7 +91,9 @@ func (i *instance) exec(ctx context.Context, spec driver.Spec, c driver.Command)
 	if errors.Is(err, errHelper) {
 		i.endCommand("") // it runs on without the helper that started it
 	}
-	if err != nil && !i.rec.ID.Lives() { // the watch may not know yet
+	// Its process may still be there, and answers no more.
+	ending := err != nil && (strings.Contains(err.Error(), "control server") || strings.HasSuffix(err.Error(), "has stopped"))
+	if err != nil && !i.rec.ID.Lives() || ending { // the watch may not know yet
 		select {
 		case <-i.Exited():
 		case <-time.After(endingWait):
@@ -104,6 +106,8 @@ func (i *instance) exec(ctx context.Context, spec driver.Spec, c driver.Command)
 		return driver.Exit{}, ctx.Err()
 	case pipes.Failed() != nil:
 		return driver.Exit{}, fmt.Errorf("hand over the command's output: %w", pipes.Failed())
+	case ending:
+		return driver.Exit{}, fmt.Errorf("its sandbox has ended: %w", driver.ErrGone)
 	case err != nil:
 		return driver.Exit{}, i.explainExec(rep, c, err)
 	}
@@ -128,10 +132,26 @@ func (i *instance) explainExec(rep control.Reply, c driver.Command, err error) e
 		return fmt.Errorf("%w: the folder %q is not there", driver.ErrCommand, c.Cwd)
 	case rep.NotFound:
 		return fmt.Errorf("%w: the sandbox has no %q", driver.ErrNotFound, c.Argv[0])
+	case unloadable(err.Error()) != "":
+		return fmt.Errorf("%w: %q can't be run: %s", driver.ErrCommand, c.Argv[0], unloadable(err.Error()))
 	case strings.Contains(err.Error(), "is nothing that this helper does"):
 		return driver.Final(errors.New("its sandbox is of an earlier version of Tine, which runs no commands; open the session anew"))
 	}
 	return err
+}
+
+// unloadable is why a file is no program, by the words of gVisor for what its caller can
+// mend: a script without its first line, a file without the right to be run.
+func unloadable(text string) string {
+	if !strings.Contains(text, "failed to load ") {
+		return ""
+	}
+	for _, why := range []string{"permission denied", "exec format error", "too many symbolic links encountered", "not a directory", "is a directory"} {
+		if strings.HasSuffix(text, ": "+why) {
+			return why
+		}
+	}
+	return ""
 }
 
 // command works out how a command is run.

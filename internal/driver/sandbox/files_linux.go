@@ -60,8 +60,9 @@ func (i *instance) GetFiles(ctx context.Context, spec driver.Spec, at string, w 
 	// A directory is packed from inside, all else by its last element.
 	script := `if [ -d "$1" ]; then exec tar -c -f - -C "$1" .; fi
 if [ ! -e "$1" ] && [ ! -L "$1" ]; then echo "no such file" >&2; exit 44; fi
-exec tar -c -f - -C "$(dirname -- "$1")" -- "$(basename -- "$1")"`
-	checked := &checkedArchive{limits: l}
+d=${1%/*}
+exec tar -c -f - -C "${d:-/}" -- "${1##*/}"`
+	checked := &checkedArchive{limits: l, out: true}
 	in, out := io.Pipe()
 	copied := make(chan error, 1)
 	go func() {
@@ -77,8 +78,13 @@ exec tar -c -f - -C "$(dirname -- "$1")" -- "$(basename -- "$1")"`
 	return checked.done, err
 }
 
-// errNoFile is the status of the script for a path at which nothing is.
-const errNoFile = 44
+// Statuses of the script: for a path at which nothing is, and a shell's own for a program that
+// can't be run or is not there.
+const (
+	errNoFile   = 44
+	errNotRun   = 126
+	errNotFound = 127
+)
 
 func (i *instance) tar(ctx context.Context, spec driver.Spec, script, at string, in io.Reader, out io.Writer) error {
 	var said bytes.Buffer
@@ -93,10 +99,23 @@ func (i *instance) tar(ctx context.Context, spec driver.Spec, script, at string,
 		return err
 	case exit.Code == errNoFile:
 		return &fs.PathError{Op: "copy", Path: at, Err: fs.ErrNotExist}
-	case exit.Code != 0 || exit.Signal != "":
+	case exit.Code == 1 && onlyChanged(text):
+	case exit.Code == errNotRun || exit.Code == errNotFound || exit.Signal != "":
 		return fmt.Errorf("%w: tar in the sandbox failed: %s", driver.ErrCommand, text)
+	case exit.Code != 0: // of the files that are there, such as one that its program may not read
+		return &fs.PathError{Op: "copy", Path: at, Err: fmt.Errorf("tar in the sandbox failed: %s", text)}
 	}
 	return nil
+}
+
+// onlyChanged reports whether all that GNU tar complains of is files that others write to.
+func onlyChanged(text string) bool {
+	for line := range strings.Lines(text) {
+		if !strings.HasSuffix(strings.TrimSpace(line), "file changed as we read it") {
+			return false
+		}
+	}
+	return text != ""
 }
 
 // limitedBuffer keeps the beginning of what is written.
@@ -123,26 +142,42 @@ func (i *instance) folders(spec driver.Spec) driver.Folders {
 // nothing but files, directories and links with names that stay inside.
 type checkedArchive struct {
 	limits workspace.Limits
+	out    bool // it comes out of the sandbox: what a directory has else is left out
 	done   workspace.Copied
 	err    error // what is wrong with it
 }
 
 func (c *checkedArchive) copy(w io.Writer, r io.Reader) error {
 	in, out := tar.NewReader(r), tar.NewWriter(w)
+	dir := false
 	for {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
+			if c.out { // tar writes more than the end that it is read to
+				if _, err := io.Copy(io.Discard, r); err != nil {
+					return err
+				}
+			}
 			return out.Close()
 		}
 		if err != nil {
 			return err
+		}
+		if c.out && dir {
+			left, err := c.done.LeaveOut(h, c.limits)
+			if c.err = err; err != nil {
+				return err
+			}
+			if left {
+				continue
+			}
 		}
 		if h, err = workspace.CheckEntry(h, c.limits, &c.done); err != nil {
 			c.err = err
 			return err
 		}
 		if h == nil {
-			h = workspace.RootEntry(0o755)
+			h, dir = workspace.RootEntry(0o755), true
 		}
 		if err := out.WriteHeader(h); err != nil {
 			return err

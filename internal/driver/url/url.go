@@ -80,7 +80,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (*instance, error)
 	default:
 		return nil, fmt.Errorf("transport %q is unknown; set servers.%s.transport to auto, streamable or sse", transport, spec.Server)
 	}
-	t, release, err := d.pool.Transport(routes.Route{CAFile: spec.CAFile, Connect: connectTime})
+	t, release, err := d.pool.Transport(routes.Route{CAFile: spec.CAFile, Connect: connectTime, Public: spec.Public})
 	if err != nil {
 		return nil, fmt.Errorf("%w; mend servers.%s.ca_file", err, spec.Server)
 	}

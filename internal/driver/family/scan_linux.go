@@ -1,4 +1,4 @@
-package process
+package family
 
 import (
 	"os"
@@ -16,7 +16,7 @@ import (
 
 // scan looks at every process once and reports the tokens and folders that it
 // belongs to. We are never among them.
-func scan(found func(p member)) {
+func scan(found func(p Member)) {
 	self := os.Getpid()
 	env := make([]byte, 16<<10)
 	for _, pid := range procid.All() {
@@ -24,9 +24,9 @@ func scan(found func(p member)) {
 			continue
 		}
 		proc := "/proc/" + strconv.Itoa(pid)
-		var p member
-		env, p.tokens = waitMarker(pid, env)
-		// One that cleared its environment may still have our FIFOs.
+		var p Member
+		env, p.Tokens = waitMarker(pid, env)
+		// One that cleared its environment may still have our files.
 		for _, fd := range []string{"/fd/0", "/fd/1", "/fd/2"} {
 			target, err := os.Readlink(proc + fd)
 			if err != nil {
@@ -34,11 +34,11 @@ func scan(found func(p member)) {
 			}
 			target = strings.TrimSuffix(target, " (deleted)")
 			switch filepath.Base(target) {
-			case fifo.In, fifo.Out, lines.LogName, lines.LogOld:
-				p.dirs = append(p.dirs, filepath.Dir(target))
+			case fifo.In, fifo.Out, Stdin, Stdout, lines.LogName, lines.LogOld:
+				p.Dirs = append(p.Dirs, filepath.Dir(target))
 			}
 		}
-		if len(p.tokens)+len(p.dirs) == 0 {
+		if len(p.Tokens)+len(p.Dirs) == 0 {
 			continue
 		}
 		s, err := procid.Look(pid)

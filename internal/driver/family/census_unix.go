@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package process
+package family
 
 import (
 	"bytes"
@@ -15,23 +15,22 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/procid"
 )
 
-// family is how the processes of one instance are known, wherever they have
-// gone: by the token in their environment, or by what they have open of the
-// instance's folder.
-type family struct {
-	token string
-	dir   string // as the kernel tells it
+// A Family is how the processes that one start has led to are known.
+type Family struct {
+	Token string
+	Dir   string // see RealPath; empty for none
 }
 
-// member is a process that belongs to instances.
-type member struct {
+// A Member is a process that belongs to families.
+type Member struct {
 	procid.ID
-	tokens []string
-	dirs   []string
+	Tokens []string
+	Dirs   []string
 }
 
-func (p member) of(f family) bool {
-	return f.token != "" && slices.Contains(p.tokens, f.token) || slices.Contains(p.dirs, f.dir)
+// Of reports whether the process is of a family.
+func (p Member) Of(f Family) bool {
+	return f.Token != "" && slices.Contains(p.Tokens, f.Token) || slices.Contains(p.Dirs, f.Dir)
 }
 
 // markerIn finds the tokens in an environment, whose variables end with zero
@@ -40,17 +39,17 @@ func markerIn(env []byte) []string {
 	for len(env) > 0 {
 		var kv []byte
 		kv, env, _ = bytes.Cut(env, []byte{0})
-		if value, ok := bytes.CutPrefix(kv, []byte(markerVar+"=")); ok {
-			return strings.Split(string(value), markerSeparator)
+		if value, ok := bytes.CutPrefix(kv, []byte(Variable+"=")); ok {
+			return strings.Split(string(value), Separator)
 		}
 	}
 	return nil
 }
 
-// census counts the processes of all instances. One count serves every caller that asked
-// before it began: a thousand instances that end together are not a thousand times the
-// machine's processes.
-type census struct {
+// A Census counts the processes of all families. The zero value is ready. One count
+// serves every caller that asked before it began: a thousand instances that end together
+// are not a thousand times the machine's processes.
+type Census struct {
 	mu   sync.Mutex
 	next *count // asked for and not begun
 	turn sync.Mutex
@@ -58,11 +57,11 @@ type census struct {
 
 type count struct {
 	done    chan struct{}
-	members []member
+	members []Member
 }
 
-// take returns the members of every instance, counted after the call began.
-func (c *census) take() []member {
+// take returns the members of every family, counted after the call began.
+func (c *Census) take() []Member {
 	c.mu.Lock()
 	n := c.next
 	if n != nil {
@@ -79,25 +78,25 @@ func (c *census) take() []member {
 	c.mu.Lock()
 	c.next = nil
 	c.mu.Unlock()
-	scan(func(p member) { n.members = append(n.members, p) })
+	scan(func(p Member) { n.members = append(n.members, p) })
 	close(n.done)
 	return n.members
 }
 
-// members returns the processes of the families.
-func (c *census) members(families ...family) []member {
-	return slices.DeleteFunc(slices.Clone(c.take()), func(p member) bool { return !slices.ContainsFunc(families, p.of) })
+// Members returns the processes of the families.
+func (c *Census) Members(families ...Family) []Member {
+	return slices.DeleteFunc(slices.Clone(c.take()), func(p Member) bool { return !slices.ContainsFunc(families, p.Of) })
 }
 
-// end kills the members of the families, again until there are none: a process
+// End kills the members of the families, again until there are none: a process
 // may start others between being seen and being killed.
-func (c *census) end(families ...family) error {
-	giveUp := time.Now().Add(killWait / 2)
+func (c *Census) End(families ...Family) error {
+	giveUp := time.Now().Add(KillWait / 2)
 	pause := time.Millisecond
 	killed := make(map[int]procid.ID)
 	for {
 		seen := false
-		for _, p := range c.members(families...) {
+		for _, p := range c.Members(families...) {
 			seen = true
 			p.Signal(syscall.SIGKILL)
 			killed[p.PID] = p.ID

@@ -1,4 +1,4 @@
-package process
+package family
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 
 // scan looks at every process of this user once and reports the tokens that it
 // belongs to. We are never among them.
-func scan(found func(p member)) {
+func scan(found func(p Member)) {
 	all, err := unix.SysctlKinfoProcSlice("kern.proc.uid", os.Getuid())
 	if err != nil {
 		return
@@ -45,7 +45,7 @@ func scan(found func(p member)) {
 			continue
 		}
 		if s, err := procid.Look(pid); err == nil && !s.Dead {
-			found(member{ID: s.ID, tokens: tokens})
+			found(Member{ID: s.ID, Tokens: tokens})
 		}
 	}
 }

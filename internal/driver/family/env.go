@@ -1,4 +1,4 @@
-package process
+package family
 
 import (
 	"maps"
@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// markerVar carries the tokens of the instances that a process belongs to, from
-// the outermost to its own: a gateway that runs in an instance of another one
-// adds to it, so that ending the outer instance ends everything inside.
+// Variable carries the tokens of the families that a process belongs to, from
+// the outermost to its own: a gateway that runs in a family of another one
+// adds to it, so that ending the outer one ends everything inside.
 const (
-	markerVar       = "TINE_INSTANCE"
-	markerSeparator = ":"
+	Variable  = "TINE_INSTANCE"
+	Separator = ":"
 )
 
-// What a child gets of the gateway's environment. The rest may hold secrets of
-// the gateway or of other servers, such as tokens, or proxies with passwords in
-// their URLs: a server that needs one names it in its env.
+// What a program gets of the gateway's environment. The rest may hold secrets of
+// the gateway or of other programs, such as tokens, or proxies with passwords in
+// their URLs: a program that needs one is given it.
 var (
 	passed = []string{
 		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TMPDIR", "TZ",
@@ -32,28 +32,30 @@ var (
 	}
 )
 
-// environment is a set of variables. On Windows names differ in more than case.
-type environment struct {
+// An Environment is a set of variables. On Windows names differ in more than case.
+type Environment struct {
 	fold   bool
 	names  map[string]string // folded name to name
 	values map[string]string // folded name to value
 }
 
-func (e *environment) key(name string) string {
+func (e *Environment) key(name string) string {
 	if e.fold {
 		return strings.ToUpper(name)
 	}
 	return name
 }
 
-func (e *environment) set(name, value string) {
+func (e *Environment) set(name, value string) {
 	e.names[e.key(name)] = name
 	e.values[e.key(name)] = value
 }
 
-func (e *environment) get(name string) string { return e.values[e.key(name)] }
+// Get returns the value of a variable, empty for none.
+func (e *Environment) Get(name string) string { return e.values[e.key(name)] }
 
-func (e *environment) list() []string {
+// List returns the variables as NAME=value, sorted.
+func (e *Environment) List() []string {
 	out := make([]string, 0, len(e.names))
 	for _, k := range slices.Sorted(maps.Keys(e.names)) {
 		out = append(out, e.names[k]+"="+e.values[k])
@@ -61,22 +63,22 @@ func (e *environment) list() []string {
 	return out
 }
 
-// childEnv makes the environment of a child from the gateway's, the server's
-// own, its folder and its token.
-func childEnv(gateway []string, own map[string]string, cwd, token string) *environment {
-	return makeEnv(runtime.GOOS == "windows", gateway, own, cwd, token)
+// NewEnvironment makes the environment of a program from the gateway's, its own,
+// its folder and its token.
+func NewEnvironment(gateway []string, own map[string]string, cwd, token string) *Environment {
+	return environmentOn(runtime.GOOS == "windows", gateway, own, cwd, token)
 }
 
-func makeEnv(windows bool, gateway []string, own map[string]string, cwd, token string) *environment {
-	e := &environment{fold: windows, names: make(map[string]string), values: make(map[string]string)}
+func environmentOn(windows bool, gateway []string, own map[string]string, cwd, token string) *Environment {
+	e := &Environment{fold: windows, names: make(map[string]string), values: make(map[string]string)}
 	marker := token
 	for _, kv := range gateway {
 		name, value, ok := strings.Cut(kv, "=")
 		if !ok || name == "" {
 			continue
 		}
-		if e.key(name) == markerVar && value != "" {
-			marker = value + markerSeparator + token
+		if e.key(name) == Variable && value != "" {
+			marker = value + Separator + token
 		}
 		if passes(e.key(name), windows) {
 			e.set(name, value)
@@ -88,7 +90,7 @@ func makeEnv(windows bool, gateway []string, own map[string]string, cwd, token s
 	for name, value := range own {
 		e.set(name, value)
 	}
-	e.set(markerVar, marker)
+	e.set(Variable, marker)
 	return e
 }
 
