@@ -46,6 +46,26 @@ type Error struct {
 	Final bool `json:"-"`
 	// Causes are the errors of several servers, where each failed by itself.
 	Causes []*Error `json:"causes,omitempty"`
+	// Code is one of the codes below, where a program must tell a mistake from others.
+	Code string `json:"error,omitempty"`
+	// ValidationErrors are what is wrong with parameters, each with its place.
+	ValidationErrors []ValidationError `json:"validation_errors,omitempty"`
+}
+
+// Codes of errors of new runs.
+const (
+	CodeParameters = "parameter_validation_failed"
+	CodeNoResume   = "procedural_agent_no_resume"
+	CodeServerRef  = "mcp_ref_resolution_failed"
+	CodeServerKeys = "missing_required_mcp_config"
+)
+
+// ValidationError is one thing that does not fit a JSON Schema. The paths are JSON
+// Pointers.
+type ValidationError struct {
+	Path       string `json:"path"`
+	Message    string `json:"message"`
+	SchemaPath string `json:"schema_path"`
 }
 
 func (e *Error) Error() string { return e.Message }

@@ -12,6 +12,7 @@ type Call struct {
 	At        time.Time       `json:"at"`
 	Principal string          `json:"principal,omitempty"`
 	Session   string          `json:"session,omitempty"`
+	Run       string          `json:"run,omitempty"` // of the token that it was made with
 	Server    string          `json:"server"`
 	Method    string          `json:"method"`
 	Name      string          `json:"name,omitempty"` // tool, prompt or resource

@@ -10,17 +10,28 @@ const (
 	FileRegular = "file"
 	FileDir     = "directory"
 	FileLink    = "link"
+	FileOther   = "other" // a FIFO, a socket or a device, which can be listed and not copied
 )
 
 // File is one entry of a listing. Its path is from the root of its place.
 type File struct {
 	Path     string    `json:"path"`
-	Type     string    `json:"type"` // file, directory or link
+	Type     string    `json:"type"` // file, directory, link or other
 	Size     int64     `json:"size"`
 	Mode     string    `json:"mode"` // permissions in octal, such as 0644
 	Modified time.Time `json:"modified,omitzero"`
 	Target   string    `json:"target,omitempty"` // of a link
 }
+
+// A folder is a tar whose last entry may be its root, ./, once more with one of these PAX
+// records.
+const (
+	// TarLeftOut is a JSON list of the names below the folder that are no files, folders or
+	// links, and were left out; at most 1000.
+	TarLeftOut = "TINE.left-out"
+	// TarError is the Error, as JSON, for which the copy breaks off after this entry.
+	TarError = "TINE.error"
+)
 
 // FileList answers GET /v1/sessions/{id}/files/{place}/{path}?list=1.
 type FileList struct {

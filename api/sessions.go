@@ -88,7 +88,7 @@ type NewSession struct {
 	Labels  map[string]string `json:"labels,omitempty"`
 	TTL     string            `json:"ttl,omitempty"`     // such as 2h; default the config's
 	Idle    string            `json:"idle,omitempty"`    // likewise
-	Servers []string          `json:"servers,omitempty"` // only these; default all
+	Servers []string          `json:"servers,omitempty"` // only these; default those that the snapshot was made with, or all
 	Eager   bool              `json:"eager,omitempty"`   // start every member now
 	// Members says more about some servers, by their ids.
 	Members      map[string]NewMember `json:"members,omitempty"`
@@ -200,7 +200,8 @@ type Step struct {
 	Type    string    `json:"type"` // session, tools, call, network, annotation, fork, snapshot, rewind, damage or close
 	Session string    `json:"session,omitempty"`
 	At      time.Time `json:"at,omitzero"`
-	// Step counts the calls of the line from 1; of others it is the one before.
+	// Step counts the calls of the line that reached a server from 1; of others, and of
+	// calls that were refused, it is the one before.
 	Step int64 `json:"step"`
 	// Of is the session whose trajectory the line is of, in GET /v1/trajectories. The last
 	// line there has the type end and Sessions, how many there are; without it the answer
@@ -210,6 +211,7 @@ type Step struct {
 
 	// Of calls, and of connections that servers made; of annotations the id.
 	ID        string          `json:"id,omitempty"`
+	Run       string          `json:"run,omitempty"` // of the token that a call was made with
 	Server    string          `json:"server,omitempty"`
 	Method    string          `json:"method,omitempty"`
 	Name      string          `json:"name,omitempty"`

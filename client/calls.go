@@ -15,6 +15,7 @@ import (
 type CallQuery struct {
 	Server    string
 	Session   string
+	Run       string // of the token that they were made with
 	Principal string
 	Failed    bool      // only those whose outcome is not ok
 	Since     time.Time // only those from then on
@@ -31,6 +32,7 @@ func (q CallQuery) values() url.Values {
 	}
 	set("server", q.Server)
 	set("session", q.Session)
+	set("run", q.Run)
 	set("principal", q.Principal)
 	set("before", q.Before)
 	if q.Failed {

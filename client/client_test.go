@@ -58,9 +58,9 @@ func TestRequests(t *testing.T) {
 		}, "POST", "/v1/call", `{"tool":"x__y","arguments":{"z":"<&>","a":12345678901234567890}}`, `{"result":{}}`},
 		{"logs", "", func(ctx context.Context, c *client.Client) error { _, err := c.Logs(ctx, "x", 99); return err }, "GET", "/v1/servers/x/logs?bytes=99", "", `{}`},
 		{"calls", "", func(ctx context.Context, c *client.Client) error {
-			_, err := c.Calls(ctx, client.CallQuery{Server: "a&b", Session: "ses_x", Principal: "kim", Failed: true, Since: time.Unix(0, 0), Before: "9", Limit: 5})
+			_, err := c.Calls(ctx, client.CallQuery{Server: "a&b", Session: "ses_x", Run: "r", Principal: "kim", Failed: true, Since: time.Unix(0, 0), Before: "9", Limit: 5})
 			return err
-		}, "GET", "/v1/calls?before=9&failed=1&limit=5&principal=kim&server=a%26b&session=ses_x&since=1970-01-01T00%3A00%3A00Z", "", `{}`},
+		}, "GET", "/v1/calls?before=9&failed=1&limit=5&principal=kim&run=r&server=a%26b&session=ses_x&since=1970-01-01T00%3A00%3A00Z", "", `{}`},
 		{"all calls", "", func(ctx context.Context, c *client.Client) error {
 			_, err := c.Calls(ctx, client.CallQuery{})
 			return err

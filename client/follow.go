@@ -30,7 +30,7 @@ const (
 
 // ErrBrokenOff is wrapped by the error of a Run whose gateway answered at first and
 // was gone later.
-var ErrBrokenOff = errors.New("the stream of calls broke off")
+var ErrBrokenOff = errors.New("the stream broke off")
 
 // A Follower reads the journal as it grows. Its zero value follows all calls,
 // from now on.

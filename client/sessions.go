@@ -150,6 +150,30 @@ func (c *Client) NewSessionToken(ctx context.Context, id string, options ...Crea
 	return create[api.OpenedSession](ctx, c, nil, options, "v1", "sessions", id, "token")
 }
 
+// MintSessionToken makes a further token of a session. The answer is the only place where
+// it is ever shown.
+func (c *Client) MintSessionToken(ctx context.Context, id string, in api.NewSessionToken, options ...CreateOption) (*api.MintedToken, error) {
+	return create[api.MintedToken](ctx, c, in, options, "v1", "sessions", id, "tokens")
+}
+
+// SessionTokens lists the further tokens of a session, the oldest first.
+func (c *Client) SessionTokens(ctx context.Context, id string) (*api.SessionTokenList, error) {
+	return get[api.SessionTokenList](ctx, c, nil, "v1", "sessions", id, "tokens")
+}
+
+// RevokeSessionToken makes one further token of a session worthless.
+func (c *Client) RevokeSessionToken(ctx context.Context, id, token string) error {
+	return c.do(ctx, http.MethodDelete, nil, nil, nil, "v1", "sessions", id, "tokens", token)
+}
+
+// RevokeRunTokens makes all further tokens of a run worthless, and returns how many there
+// were.
+func (c *Client) RevokeRunTokens(ctx context.Context, id, run string) (int, error) {
+	var out api.RevokedTokens
+	err := c.do(ctx, http.MethodDelete, url.Values{"run": {run}}, nil, &out, "v1", "sessions", id, "tokens")
+	return out.Revoked, err
+}
+
 // Fork makes sessions that begin with the state of another one, all or none.
 func (c *Client) Fork(ctx context.Context, id string, in api.ForkRequest, options ...CreateOption) (*api.Forks, error) {
 	return create[api.Forks](ctx, c, in, options, "v1", "sessions", id, "forks")
@@ -176,6 +200,6 @@ func (c *Client) SessionTree(ctx context.Context, id string) (*api.Tree, error) 
 // secrets masked and without results. Session, Principal and Since of the query
 // don't count.
 func (c *Client) SessionCalls(ctx context.Context, id string, q CallQuery) (*api.CallList, error) {
-	q = CallQuery{Server: q.Server, Failed: q.Failed, Before: q.Before, Limit: q.Limit}
+	q = CallQuery{Run: q.Run, Server: q.Server, Failed: q.Failed, Before: q.Before, Limit: q.Limit}
 	return get[api.CallList](ctx, c, q.values(), "v1", "sessions", id, "calls")
 }

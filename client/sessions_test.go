@@ -55,9 +55,26 @@ func TestSessionRequests(t *testing.T) {
 		}, "POST", "/v1/sessions/s/rewind", `{"snapshot":"base"}`, "", `{}`},
 		{"tree", func(ctx context.Context, c *client.Client) error { _, err := c.SessionTree(ctx, "s"); return err }, "GET", "/v1/sessions/s/tree", "", "", `{}`},
 		{"calls", func(ctx context.Context, c *client.Client) error {
-			_, err := c.SessionCalls(ctx, "s", client.CallQuery{Session: "not sent", Failed: true, Limit: 2})
+			_, err := c.SessionCalls(ctx, "s", client.CallQuery{Session: "not sent", Run: "r", Failed: true, Limit: 2})
 			return err
-		}, "GET", "/v1/sessions/s/calls?failed=1&limit=2", "", "", `{}`},
+		}, "GET", "/v1/sessions/s/calls?failed=1&limit=2&run=r", "", "", `{}`},
+		{"make a token", func(ctx context.Context, c *client.Client) error {
+			_, err := c.MintSessionToken(ctx, "s", api.NewSessionToken{Run: "r", Servers: []string{}, TTL: "1h"}, client.Once("k9"))
+			return err
+		}, "POST", "/v1/sessions/s/tokens", `{"run":"r","servers":[],"ttl":"1h"}`, "k9", `{}`},
+		{"make a token for all", func(ctx context.Context, c *client.Client) error {
+			_, err := c.MintSessionToken(ctx, "s", api.NewSessionToken{})
+			return err
+		}, "POST", "/v1/sessions/s/tokens", `{}`, "", `{}`},
+		{"tokens", func(ctx context.Context, c *client.Client) error { _, err := c.SessionTokens(ctx, "s"); return err }, "GET", "/v1/sessions/s/tokens", "", "", `{}`},
+		{"revoke a token", func(ctx context.Context, c *client.Client) error { return c.RevokeSessionToken(ctx, "s", "../t") }, "DELETE", "/v1/sessions/s/tokens/..%2Ft", "", "", ``},
+		{"revoke tokens", func(ctx context.Context, c *client.Client) error {
+			n, err := c.RevokeRunTokens(ctx, "s", "a b")
+			if err == nil && n != 2 {
+				err = fmt.Errorf("%d were revoked", n)
+			}
+			return err
+		}, "DELETE", "/v1/sessions/s/tokens?run=a+b", "", "", `{"revoked":2}`},
 		{"snapshot", func(ctx context.Context, c *client.Client) error {
 			_, err := c.MakeSnapshot(ctx, "s", api.SnapshotRequest{Name: "base"}, client.Once("k3"))
 			return err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
@@ -70,6 +71,43 @@ func TestCopy(t *testing.T) {
 	}
 	if _, err := c.PutFile(t.Context(), id, "workspace", "../x", 0o644, strings.NewReader("x")); err == nil {
 		t.Error("a file was written outside")
+	}
+	// A FIFO is left out of a folder, and by itself it is an error that says what it is.
+	if _, err := c.Exec(t.Context(), id, api.ExecRequest{Server: sand, Argv: []string{"mkfifo", "/tmp/x/pipe"}}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	back := filepath.Join(dir, "without")
+	if err := cp("-r", id+":"+sand+"/tmp/x", back); err != nil {
+		t.Error(err)
+	}
+	if was, is := treeText(t, src), treeText(t, back); was != is {
+		t.Errorf("a folder with a FIFO came back as\n%s\nwant\n%s", is, was)
+	}
+	if err := cp(id+":"+sand+"/tmp/x/pipe", dir); err == nil || !strings.Contains(err.Error(), "it is a FIFO") {
+		t.Errorf("a FIFO by itself: %v", err)
+	}
+	was := treeText(t, src)
+	if err := syscall.Mkfifo(filepath.Join(src, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	back = filepath.Join(dir, "in without")
+	if err := errors.Join(cp("-r", src, id+":workspace/y"), cp("-r", id+":workspace/y", back)); err != nil {
+		t.Error(err)
+	}
+	if is := treeText(t, back); was != is {
+		t.Errorf("a folder of this machine with a FIFO came back as\n%s\nwant\n%s", is, was)
+	}
+	write("z\xff", "", 0o644)
+	if err := cp("-r", src, id+":workspace/z"); err == nil || !strings.Contains(err.Error(), "not UTF-8") || !strings.Contains(err.Error(), "before that is copied") {
+		t.Errorf("a copy that breaks off: %v", err)
+	}
+	// A file that the program may not read is not the request's fault.
+	if _, err := c.Exec(t.Context(), id, api.ExecRequest{Server: sand, Argv: []string{"sh", "-c", "echo 1 >/tmp/shut; chmod 0 /tmp/shut"}}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.GetFiles(t.Context(), id, sand, "tmp/shut", "")
+	if e := new(api.Error); !errors.As(err, &e) || e.Status != http.StatusUnprocessableEntity || !strings.Contains(e.Message, "Permission denied") {
+		t.Errorf("a file without permissions: %v", err)
 	}
 	child := fork(t, c, id, 1)[0].ID
 	for _, place := range places {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -86,6 +87,32 @@ func TestExec(t *testing.T) {
 	}
 	if got := strings.Join(seen, ", "); got != "sand sh tool, plain sh tool, sand sh ok, plain sh ok" {
 		t.Errorf("the trajectory tells of %s", got)
+	}
+	// The command line exits as the command did, and with 125 where it did not run to its end.
+	for _, one := range []struct {
+		code   int
+		prints string
+		args   []string
+	}{
+		{7, "\"stdout64\": \"/2E=\"", []string{"--json", "--", "sh", "-c", `printf '\377a'; exit 7`}},
+		{128 + 9, "", []string{"--", "sh", "-c", "kill -9 $$"}},
+		{124, "", []string{"--timeout", "1ms", "--", "sleep", "60"}},
+		{125, "\"stdout\": \"y\\ny", []string{"--json", "--max-output", "9", "--", "yes"}},
+		{125, "", []string{"--", "no-such-program"}},
+		{125, "", []string{"--", "/etc"}},
+		{125, "", []string{"--no-such-flag", "--", "true"}},
+		{125, "", []string{"true"}},
+	} {
+		for _, server := range []string{sand, "plain"} {
+			out, err := exec.CommandContext(t.Context(), tineBinary, append([]string{"session", "exec", "--state", w.state(), id, server}, one.args...)...).Output()
+			if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != one.code || !strings.Contains(string(out), one.prints) {
+				t.Errorf("%s %q: %q, %v, want exit code %d", server, one.args, out, err, one.code)
+			}
+		}
+	}
+	_, _, err := runBeside(t.Context(), c, id, sand, "", func(in *api.ExecRequest) { in.Argv = []string{"/etc"} })
+	if e := new(api.Error); !errors.As(err, &e) || e.Kind != api.KindInvalid {
+		t.Errorf("a folder is run: %v", err)
 	}
 	// It is killed when its time is over, when its caller leaves and when it writes too much.
 	mark := fmt.Sprintf("4%d", time.Now().UnixNano()%1e9)

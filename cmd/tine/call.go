@@ -198,7 +198,7 @@ func (c *cli) findSchema(ctx context.Context, g *gateway, session, tool string) 
 		} {
 			for _, t := range list.Tools {
 				if same(t.Name, tool) {
-					return newToolSchema(tool, t.InputSchema), nil
+					return newToolSchema("tool "+tool, t.InputSchema), nil
 				}
 			}
 		}

@@ -67,7 +67,7 @@ A caller that is neither viewer nor operator sees only its own calls.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				var given []string
-				for _, name := range []string{"follow", "server", "session", "principal", "failed", "since", "limit"} {
+				for _, name := range []string{"follow", "server", "session", "run", "principal", "failed", "since", "limit"} {
 					if cmd.Flags().Changed(name) {
 						given = append(given, "--"+name)
 					}
@@ -114,12 +114,14 @@ A caller that is neither viewer nor operator sees only its own calls.`,
 	f.BoolVarP(&o.follow, "follow", "f", false, "print calls as they end, until interrupted")
 	f.StringVar(&o.Server, "server", "", "only calls of this server")
 	f.StringVar(&o.Session, "session", "", "only calls in this session, by its id, a prefix of it, or its name")
+	f.StringVar(&o.Run, "run", "", "only calls that were made with a token of this run")
 	f.StringVar(&o.Principal, "principal", "", "only calls of this principal")
 	f.BoolVar(&o.Failed, "failed", false, "only calls that failed")
 	f.StringVar(&o.since, "since", "", "only calls since this time: an age (90m, 1h, 7d), or a time like 2026-11-15T12:00:00Z")
 	f.IntVar(&o.Limit, "limit", 0, fmt.Sprintf("at most this many of the last calls (default %d; %d with --follow)", listedCalls, followedCalls))
 	c.completeFlag(cmd, "server", c.completeServerFlag)
 	c.completeFlag(cmd, "session", c.completeSessionFlag)
+	c.completeFlag(cmd, "run", cobra.NoFileCompletions)
 	return cmd
 }
 
@@ -240,6 +242,7 @@ func (c *cli) showCall(ctx context.Context, id string) error {
 	t.line("took", millis(call.Duration)+" ms")
 	t.line("who", call.Principal)
 	t.line("session", call.Session)
+	t.line("run", call.Run)
 	t.line("trace", call.Trace)
 	t.line("journal", call.Journal)
 	if call.Withheld {

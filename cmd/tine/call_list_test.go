@@ -252,7 +252,7 @@ func TestFollowKeepsUp(t *testing.T) {
 func TestCallsArePrintedInBatches(t *testing.T) {
 	tc := newTestCLI(t)
 	tc.width = 80
-	show := tc.callPrinter()
+	show := growing(tc.cli, tc.callTable(nil), tc.callRow)
 	s := &streams{}
 	if err := show([]api.Call{s.call(1), s.call(2)}); err != nil {
 		t.Fatal(err)

@@ -25,6 +25,7 @@ type cli struct {
 	now       func() time.Time
 	after     func(time.Duration) <-chan time.Time
 	version   string
+	name      string // of this program in commands that it advises
 
 	// executable is the path of this program.
 	executable func() (string, error)
@@ -71,6 +72,7 @@ func newCLI() *cli {
 		now:       time.Now,
 		after:     time.After,
 		version:   version,
+		name:      programName(os.Args[0]),
 
 		executable:   os.Executable,
 		probeSandbox: sandbox.Probe,
@@ -172,17 +174,22 @@ the gateway failed, and 2 when the command or its arguments were invalid.`,
 		newToolsCmd(c),
 		newCallCmd(c),
 		newSessionCmd(c),
+		newRunCmd(c),
+		newRunsCmd(c),
 		newCallsCmd(c),
+		newEventsCmd(c),
 		newReplayCmd(c),
 		newLogsCmd(c),
 		newLoginCmd(c),
 		newTokenCmd(c),
 		newStateCmd(c),
+		newAgentCmd(c),
 		newConfigCmd(c),
 		newDoctorCmd(c),
 		newVersionCmd(c),
 		newCompletionCmd(c),
 	)
+	c.rename(root)
 	return root
 }
 

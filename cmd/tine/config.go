@@ -138,7 +138,7 @@ func (c *cli) checkConfig(path string) error {
 	conf, err := config.Load(path, c.configOptions())
 	var warnings []string
 	if err == nil {
-		warnings = slices.Concat(conf.Warnings, sandbox.Warnings(enabled(conf), conf.SandboxBinary))
+		warnings = slices.Concat(conf.Warnings, conf.AgentWarnings(), sandbox.Warnings(enabled(conf), conf.SandboxBinary))
 	}
 	if c.flags.json {
 		r := configReport{File: path, OK: err == nil, Problems: problems(err)}

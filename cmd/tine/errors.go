@@ -77,7 +77,11 @@ func exitCode(err error) int {
 		}
 		return code
 	}
-	if kindOf(err) == api.KindInvalid {
+	var ofExec execError
+	switch {
+	case errors.As(err, &ofExec):
+		return exitNotRun
+	case kindOf(err) == api.KindInvalid:
 		return exitUsage
 	}
 	return exitFailed
@@ -162,7 +166,9 @@ func upToOneArg(cmd *cobra.Command, args []string) error {
 }
 
 // short is a command's path without the leading tine.
-func short(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPath(), "tine ") }
+func short(cmd *cobra.Command) string {
+	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+}
 
 // group is a command that only has commands below it.
 func group(cmd *cobra.Command, args []string) error {

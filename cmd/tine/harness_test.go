@@ -37,6 +37,7 @@ type fakeGateway struct {
 
 	calls   func(q url.Values) (any, *api.Error)
 	follow  func(w http.ResponseWriter, r *http.Request)
+	events  func(http.ResponseWriter, *http.Request)
 	stream  func(w http.ResponseWriter, r *http.Request) // of a call that tells of its progress
 	oneCall func(id string) (any, *api.Error)
 	replay  func(id string) (any, *api.Error)
@@ -66,6 +67,10 @@ func (f *fakeGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if f.follow != nil && r.URL.Path == "/v1/calls" && r.URL.Query().Has("follow") {
 		f.follow(w, r)
+		return
+	}
+	if f.events != nil && r.URL.Path == "/v1/events" {
+		f.events(w, r)
 		return
 	}
 	if f.stream != nil && r.URL.Path == "/v1/call" && strings.Contains(r.Header.Get("Accept"), "application/x-ndjson") {

@@ -24,6 +24,7 @@ import (
 	"github.com/tine-mcp/tine/internal/native/fetch"
 	"github.com/tine-mcp/tine/internal/native/files"
 	"github.com/tine-mcp/tine/internal/native/memory"
+	"github.com/tine-mcp/tine/internal/native/orchestrator"
 	"github.com/tine-mcp/tine/internal/native/rlm"
 	"github.com/tine-mcp/tine/internal/native/rollout"
 	"github.com/tine-mcp/tine/internal/native/sqlite"
@@ -50,7 +51,8 @@ type pluginOptions struct {
 	Gateway  string // who owns the state folder
 	Sandbox  string // the program that makes sandboxes; empty for the one that is found
 	MaxFrame int
-	Sessions rollout.Sessions // acts on sessions for servers that need that
+	Sessions rollout.Sessions    // acts on sessions for servers that need that
+	Agents   orchestrator.Agents // likewise on agents
 	// Authorize adds the credentials of a server to requests; nil if its headers
 	// are enough.
 	Authorize func(server string) func(http.RoundTripper) http.RoundTripper
@@ -126,7 +128,7 @@ func newPlugins(o pluginOptions) (_ *plugins, err error) {
 		}
 		return files
 	}
-	within := builtin.New(builtin.Options{Kinds: kinds(o.Sessions, private, o.Readable, o.RLM), Layers: inside, Dir: filepath.Join(o.State, "templates")})
+	within := builtin.New(builtin.Options{Kinds: kinds(o.Sessions, o.Agents, private, o.Readable, o.RLM), Layers: inside, Dir: filepath.Join(o.State, "templates")})
 	away := remote.New(remote.Options{Dir: filepath.Join(o.State, "remote"), MaxFrame: o.MaxFrame, Authorize: o.Authorize, Log: o.Log})
 	contained := docker.New(docker.Options{Gateway: o.Gateway, MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "docker"), Log: o.Log})
 	walled := sandbox.New(sandbox.Options{MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "sandbox"), Binary: o.Sandbox, Hide: []string{o.State}, Private: o.Private, Network: o.Network, Programs: o.RLM.Programs, Start: o.RLM.Helper.starter(), Blind: o.RLM.Helper.blind(), Memory: o.RLM.Helper.memory(), MemoryFlag: o.RLM.Flags["memory"], Log: o.Log})
@@ -139,7 +141,7 @@ func newPlugins(o pluginOptions) (_ *plugins, err error) {
 }
 
 // kinds are the servers inside the binary.
-func kinds(sessions rollout.Sessions, private func() []string, readable func(server string) []string, kernel rlmOptions) map[string]builtin.Kind {
+func kinds(sessions rollout.Sessions, agents orchestrator.Agents, private func() []string, readable func(server string) []string, kernel rlmOptions) map[string]builtin.Kind {
 	plain := func(make func(map[string]any) (*mcp.Server, error)) builtin.Kind {
 		return builtin.Kind{New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
 			s, err := make(e.Settings)
@@ -152,6 +154,9 @@ func kinds(sessions rollout.Sessions, private func() []string, readable func(ser
 		"fetch":      plain(fetch.New),
 		"everything": plain(everything.New),
 		"rollout":    plain(func(settings map[string]any) (*mcp.Server, error) { return rollout.New(settings, sessions) }),
+		"orchestrator": plain(func(settings map[string]any) (*mcp.Server, error) {
+			return orchestrator.New(settings, agents)
+		}),
 		"rlm": {Edition: rlm.Edition(), New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
 			if e.Body != nil {
 				if err := kernel.Helper.confine(); err != nil {

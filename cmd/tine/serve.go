@@ -134,7 +134,7 @@ func (c *cli) welcome(p *service) {
 	fmt.Fprintf(c.stdout, "  servers   %s, from %s\n", serverNames(cfg), from)
 	fmt.Fprintf(c.stdout, "  state     %s\n\n", p.o.State)
 	fmt.Fprint(c.stdout, clients(cfg, mcp, p.gateway.Open()))
-	own := func(command string) string { return withFlag(command, p.o.StateFlag) }
+	own := func(command string) string { return withFlag(c.named(command), p.o.StateFlag) }
 	fmt.Fprintf(c.stdout, "Try it:\n\n  %s\n  %s\n  %s\n\n", own("tine tools"), own("tine call "+firstCall(cfg)), own("tine calls --follow"))
 	fmt.Fprint(c.stdout, shares(cfg))
 	if forks(cfg, p.plugins.drivers) {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/agent"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/control/access"
 	front "github.com/tine-mcp/tine/internal/gateway"
@@ -63,6 +64,7 @@ type service struct {
 	cfg      *config.Config
 	unlock   func()
 	store    *sqlite.DB
+	hub      store.Hub
 	journal  *journal.Journal
 	wallet   *credential.Wallet
 	metrics  *telemetry.Metrics
@@ -73,6 +75,7 @@ type service struct {
 	// readable is what rlm_load of each server may read by the config that holds.
 	readable atomic.Pointer[map[string][]string]
 	registry *session.Registry
+	agents   *agents
 	gateway  *front.Gateway
 	listener *conns.Pool
 	server   *http.Server
@@ -122,7 +125,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 		return nil, err
 	}
 	if p.plugins, err = newPlugins(pluginOptions{
-		State: o.State, Gateway: id, Sandbox: p.cfg.SandboxBinary, MaxFrame: int(p.cfg.Limits.Message), Sessions: control, Authorize: authorizer(p.cfg, p.wallet),
+		State: o.State, Gateway: id, Sandbox: p.cfg.SandboxBinary, MaxFrame: int(p.cfg.Limits.Message), Sessions: control, Agents: control, Authorize: authorizer(p.cfg, p.wallet),
 		Network: p.networks.add, Private: func() []string { return *p.private.Load() }, RLM: o.RLM, Log: o.Log,
 		Readable: func(server string) []string { return (*p.readable.Load())[server] },
 	}); err != nil {
@@ -134,7 +137,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	}
 	p.registry, err = session.Open(ctx, p.cfg, session.Options{
 		Drivers: p.plugins.drivers, Workspaces: p.plugins.workspaces, Local: p.store, Shared: p.store, Lists: o.Lists, Seal: seal, Starts: access.Owners,
-		Dir: filepath.Join(o.State, "instances"), States: o.State, StateFlag: o.StateFlag, Restored: restoredLately(o.State, time.Now()), Wallet: p.wallet, Learn: true, Unfit: o.RLM.Unfit, Log: o.Log,
+		Dir: filepath.Join(o.State, "instances"), States: o.State, StateFlag: o.StateFlag, Restored: restoredLately(o.State, time.Now()), Wallet: p.wallet, Learn: true, Unfit: o.RLM.Unfit, Closed: p.sessionClosed, Hub: &p.hub, Log: o.Log,
 		Record: record.Options{Journal: p.journal, Metrics: p.metrics, Tracing: p.tracing, Redact: o.Redact, Log: o.Log, Trouble: &record.Trouble{}},
 	})
 	if err != nil {
@@ -142,9 +145,20 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	}
 	p.networks.start(p.registry.Network)
 	p.token = identity.NewToken()
+	var coordinator *agent.Service
+	if o.Listen { // executors reach the gateway over HTTP
+		a, err := newAgents(ctx, p, id)
+		if err != nil {
+			return nil, err
+		}
+		p.mu.Lock()
+		p.agents = a
+		p.mu.Unlock()
+		coordinator = a.service
+	}
 	gateway, err := front.New(ctx, p.cfg, front.Options{
 		Registry: p.registry, Clients: p.store, Creations: p.store, Tokens: p.store, Operator: p.token, Version: o.Version,
-		ID: id, StateDir: o.State, Reload: p.reload, NotReloaded: p.notReloaded.Load, Orchestrate: o.Orchestrate, Control: control, Wallet: p.wallet, Journal: p.journal, Metrics: p.metrics,
+		ID: id, StateDir: o.State, Reload: p.reload, NotReloaded: p.notReloaded.Load, Orchestrate: o.Orchestrate, Control: control, Agents: coordinator, Wallet: p.wallet, Journal: p.journal, Feed: p.store, Hub: &p.hub, Metrics: p.metrics,
 		Tracing: p.tracing, Redact: o.Redact, Log: o.Log,
 	})
 	if err != nil {
@@ -154,7 +168,20 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	p.mu.Lock()
 	p.gateway = gateway
 	p.mu.Unlock()
+	if p.agents != nil {
+		p.agents.worlds.set(gateway)
+	}
 	return p, nil
+}
+
+// sessionClosed is told of each session that has ended.
+func (p *service) sessionClosed(id string) {
+	p.mu.Lock()
+	a := p.agents
+	p.mu.Unlock()
+	if a != nil {
+		a.sessionClosed(id)
+	}
 }
 
 // hide says which files no sandbox that starts from now on may see.
@@ -183,7 +210,7 @@ func (p *service) instruments(ctx context.Context, id string) (err error) {
 	p.journal, err = journal.Open(ctx, journal.Options{
 		Dir: filepath.Join(o.State, "journal"), Index: p.store,
 		MaxAge: cfg.Journal.MaxAge, MaxSize: cfg.Journal.MaxSize, Log: o.Log,
-		Wanted: p.hasStory,
+		Wanted: p.hasStory, Hub: &p.hub,
 	})
 	if err != nil {
 		return err
@@ -327,6 +354,9 @@ func (p *service) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { p.watch(watching) })
 	wg.Go(func() { p.backups(watching) })
+	if p.agents != nil {
+		wg.Go(func() { p.agents.run(watching) })
+	}
 	defer wg.Wait()
 	defer stop()
 	select {
@@ -381,6 +411,9 @@ func (p *service) Close() {
 		_ = p.server.Close()
 	} else if p.listener != nil {
 		_ = p.listener.Close()
+	}
+	if p.agents != nil {
+		p.agents.close(p.o.Keep)
 	}
 	if p.gateway != nil {
 		p.gateway.Close()

@@ -139,7 +139,7 @@ func mended(err error, list string) error {
 	switch {
 	case !errors.As(err, &ae):
 		return err
-	case ae.Status == http.StatusNotFound && ae.Kind == api.KindInvalid && strings.HasPrefix(ae.Message, fs.ErrNotExist.Error()):
+	case ae.Status == http.StatusNotFound && ae.Kind == api.KindInvalid && strings.Contains(ae.Message, fs.ErrNotExist.Error()):
 		return err // the session is there, and not its file
 	case ae.Status == http.StatusNotFound && ae.Kind == api.KindInvalid:
 		return fmt.Errorf("%w; see %s", err, list)

@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,9 +33,11 @@ the session is ID:PLACE/PATH. PLACE is workspace, or a server of the session:
   notes/data/a.txt    a program without walls: a directory of its state, by name
 
 A target that ends in a slash, or is a folder on this machine, keeps the name of the
-source. A folder's contents go into the target. Modes are kept, links stay links, and
-no link leads out of a place. A file is replaced whole or not at all in a workspace
-and in a state; in a sandbox its tar writes them, in a container the engine does.
+source. A folder's contents go into the target, without FIFOs, sockets and devices,
+which are named. Modes are kept, links stay links, and no link leads out of a place. A
+file is replaced whole or not at all in a workspace and in a state; in a sandbox its
+tar writes them, in a container the engine does. Of a folder whose copy breaks off,
+the files before that are there.
 
 Files that are copied in are in the journal. A fork waits for a copy. --snapshot reads
 the workspace as a snapshot of the session has it. - is standard input or output, for
@@ -97,13 +100,16 @@ func (c *cli) copyIn(ctx context.Context, from string, to sessionPath, recursive
 	if err != nil {
 		return err
 	}
-	var done *api.Put
+	var (
+		done    *api.Put
+		leftOut []string
+	)
 	if from == "-" {
 		if to.folder {
 			return usagef("a file from standard input has no name; name it in %s", to)
 		}
 		done, err = g.PutFile(ctx, id, to.place, to.path, 0o644, c.stdin)
-		return c.copied(done, g.explain(mendSession(err)))
+		return c.copied(done, nil, g.explain(mendSession(err)))
 	}
 	info, err := os.Stat(from)
 	if err != nil {
@@ -116,14 +122,15 @@ func (c *cli) copyIn(ctx context.Context, from string, to sessionPath, recursive
 		in, out := io.Pipe()
 		packed := make(chan error, 1)
 		go func() {
-			err := packFolder(from, out)
+			var err error
+			leftOut, err = packFolder(from, out)
 			out.CloseWithError(err)
 			packed <- err
 		}()
 		done, err = g.PutTar(ctx, id, to.place, to.path, in)
 		in.CloseWithError(io.ErrClosedPipe)
 		if e := <-packed; e != nil && !errors.Is(e, io.ErrClosedPipe) {
-			err = e
+			err = fmt.Errorf("the copy broke off, and files before that are in %s: %w", to, e)
 		}
 	case !info.Mode().IsRegular():
 		return usagef("%s is neither a file nor a folder", from)
@@ -139,27 +146,33 @@ func (c *cli) copyIn(ctx context.Context, from string, to sessionPath, recursive
 		}
 		done, err = g.PutFile(ctx, id, to.place, at, uint32(info.Mode().Perm()), f)
 	}
-	return c.copied(done, g.explain(mendSession(err)))
+	return c.copied(done, leftOut, g.explain(mendSession(err)))
 }
 
-// copied says how much was copied in.
-func (c *cli) copied(done *api.Put, err error) error {
+// copied says how much was copied, and the paths that were left out.
+func (c *cli) copied(done *api.Put, leftOut []string, err error) error {
+	for _, name := range leftOut {
+		c.say("left out: %s is neither a file nor a folder nor a link", name)
+	}
 	if err != nil {
 		return err
 	}
 	if c.flags.json {
-		return c.printJSON(done)
+		return c.printJSON(struct {
+			*api.Put
+			LeftOut []string `json:"left_out,omitempty"`
+		}{done, leftOut})
 	}
 	c.say("%s, %d bytes.", count(int(done.Files), "file"), done.Bytes)
 	return nil
 }
 
-// packFolder writes what is in a folder as a tar.
-func packFolder(dir string, w io.Writer) error {
+// packFolder writes what is in a folder as a tar. It returns the paths that it left out.
+func packFolder(dir string, w io.Writer) (leftOut []string, err error) {
 	out := tar.NewWriter(w)
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer root.Close()
 	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
@@ -182,7 +195,8 @@ func packFolder(dir string, w io.Writer) error {
 		case 0:
 			h.Typeflag, h.Size = tar.TypeReg, info.Size()
 		default:
-			return fmt.Errorf("%s is neither a file nor a folder nor a link", filepath.Join(dir, name))
+			leftOut = append(leftOut, filepath.Join(dir, name))
+			return nil
 		}
 		if err := out.WriteHeader(h); err != nil || h.Typeflag != tar.TypeReg {
 			return err
@@ -198,9 +212,9 @@ func packFolder(dir string, w io.Writer) error {
 		return nil
 	})
 	if err != nil {
-		return err
+		return leftOut, err
 	}
-	return out.Close()
+	return leftOut, out.Close()
 }
 
 func (c *cli) copyOut(ctx context.Context, from sessionPath, to, snapshot string, recursive bool) error {
@@ -219,8 +233,14 @@ func (c *cli) copyOut(ctx context.Context, from sessionPath, to, snapshot string
 	case d.Dir && to == "-":
 		return usagef("%s is a folder, and standard output takes a file", from)
 	case d.Dir:
-		files, size, err := unpackFolder(d, to)
-		return c.copied(&api.Put{Files: files, Bytes: size}, err)
+		done, leftOut, err := unpackFolder(d, to)
+		for i, name := range leftOut {
+			leftOut[i] = strings.TrimSuffix(from.String(), "/") + "/" + name
+		}
+		if err != nil && done.Files > 0 {
+			err = fmt.Errorf("%w; in %s is what was copied before that, %s", err, to, count(int(done.Files), "file"))
+		}
+		return c.copied(done, leftOut, err)
 	case to == "-":
 		_, err := io.Copy(c.stdout, d)
 		return err
@@ -236,7 +256,7 @@ func (c *cli) copyOut(ctx context.Context, from sessionPath, to, snapshot string
 	if err := writeWhole(root, filepath.Base(to), fs.FileMode(d.Mode), d); err != nil {
 		return err
 	}
-	return c.copied(&api.Put{Files: 1, Bytes: max(d.Size, 0)}, nil)
+	return c.copied(&api.Put{Files: 1, Bytes: max(d.Size, 0)}, nil, nil)
 }
 
 // writeWhole writes a file that is there whole or not at all.
@@ -260,14 +280,16 @@ func writeWhole(root *os.Root, name string, mode fs.FileMode, r io.Reader) (err 
 	return root.Rename(part, name)
 }
 
-// unpackFolder puts the files of a tar into a folder, and nothing outside of it.
-func unpackFolder(r io.Reader, dir string) (files, size int64, err error) {
+// unpackFolder puts the files of a tar into a folder, and nothing outside of it. It returns
+// the names that the gateway has left out.
+func unpackFolder(r io.Reader, dir string) (done *api.Put, leftOut []string, err error) {
+	done = new(api.Put)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return 0, 0, err
+		return done, nil, err
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return 0, 0, err
+		return done, nil, err
 	}
 	defer root.Close()
 	type folder struct {
@@ -282,19 +304,21 @@ func unpackFolder(r io.Reader, dir string) (files, size int64, err error) {
 			break
 		}
 		if err != nil {
-			return files, size, fmt.Errorf("the copy broke off: %w", err)
+			return done, leftOut, fmt.Errorf("the copy broke off: %w", err)
 		}
 		name := filepath.FromSlash(strings.Trim(strings.TrimPrefix(h.Name, "./"), "/"))
 		if name == "" {
+			if leftOut, err = tarNotes(h); err != nil {
+				return done, leftOut, fmt.Errorf("the copy broke off: %w", err)
+			}
 			continue
 		}
 		if !filepath.IsLocal(name) {
-			return files, size, fmt.Errorf("%q leads out of %s", h.Name, dir)
+			return done, leftOut, fmt.Errorf("%q leads out of %s", h.Name, dir)
 		}
 		if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			return files, size, err
+			return done, leftOut, err
 		}
-		files++
 		switch h.Typeflag {
 		case tar.TypeDir:
 			err = root.MkdirAll(name, 0o755)
@@ -303,17 +327,36 @@ func unpackFolder(r io.Reader, dir string) (files, size int64, err error) {
 			_ = root.Remove(name)
 			err = root.Symlink(h.Linkname, name)
 		case tar.TypeReg:
-			size += h.Size
-			err = writeWhole(root, name, fs.FileMode(h.Mode), in)
+			if err = writeWhole(root, name, fs.FileMode(h.Mode), in); errors.Is(err, io.ErrUnexpectedEOF) {
+				err = fmt.Errorf("the copy broke off in %s: %w", name, err)
+			}
 		}
 		if err != nil {
-			return files, size, err
+			return done, leftOut, err
 		}
+		done.Files++
+		done.Bytes += h.Size
 	}
 	for i := len(folders) - 1; i >= 0; i-- {
 		if err := root.Chmod(folders[i].name, folders[i].mode); err != nil {
-			return files, size, err
+			return done, leftOut, err
 		}
 	}
-	return files, size, nil
+	return done, leftOut, nil
+}
+
+// tarNotes reads what the root of a folder says: what was left out, or why the copy breaks
+// off.
+func tarNotes(root *tar.Header) (leftOut []string, err error) {
+	if text := root.PAXRecords[api.TarError]; text != "" {
+		cause := new(api.Error)
+		if err := json.Unmarshal([]byte(text), cause); err != nil {
+			return nil, err
+		}
+		return nil, cause
+	}
+	if text := root.PAXRecords[api.TarLeftOut]; text != "" {
+		err = json.Unmarshal([]byte(text), &leftOut)
+	}
+	return leftOut, err
 }

@@ -98,7 +98,7 @@ func (c *cli) exportMany(ctx context.Context, o manyOptions, out string) error {
 		buf := bufio.NewWriter(c.stdout)
 		err = errors.Join(write(buf), buf.Flush())
 		if err == nil {
-			c.say("%s", count(sessions, "session"))
+			c.say("%s%s", count(sessions, "session"), c.onlyClosed(ctx, g, sessions, labels, o))
 		}
 		return g.explain(mendSession(err))
 	}
@@ -106,7 +106,21 @@ func (c *cli) exportMany(ctx context.Context, o manyOptions, out string) error {
 	if err != nil {
 		return g.explain(mendSession(err))
 	}
-	return c.printExported(exported{File: out, Bytes: n, Sessions: sessions}, "trajectories of "+count(sessions, "session"))
+	return c.printExported(exported{File: out, Bytes: n, Sessions: sessions}, "trajectories of "+count(sessions, "session")+c.onlyClosed(ctx, g, sessions, labels, o))
+}
+
+// onlyClosed says of an export without a session that closed ones match.
+func (c *cli) onlyClosed(ctx context.Context, g *gateway, sessions int, labels map[string]string, o manyOptions) string {
+	if sessions > 0 || o.closed {
+		return ""
+	}
+	for _, err := range g.AllSessions(ctx, client.SessionQuery{Labels: labels, Closed: true, Owner: o.owner}) {
+		if err != nil {
+			break // the export is complete without it
+		}
+		return "; closed ones match: add --closed"
+	}
+	return ""
 }
 
 func (c *cli) export(ctx context.Context, ref, out string) error {

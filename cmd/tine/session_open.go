@@ -79,7 +79,7 @@ or a pattern such as files__write_*. The gateway keeps the last eight, or keep=N
 	labelFlag(cmd, &o.labels, "label of the session, KEY=VALUE; repeatable")
 	f.StringVar(&o.TTL, "ttl", "", "close the session after this long, such as 2h or 7d; 0 for never (default from the config)")
 	f.StringVar(&o.Idle, "idle", "", "close the session when unused for this long; 0 for never (default from the config)")
-	f.StringSliceVar(&o.Servers, "server", nil, "include only this server; repeatable (default all)")
+	f.StringSliceVar(&o.Servers, "server", nil, "include only this server; repeatable (default those of the snapshot, or all)")
 	f.BoolVar(&o.Eager, "eager", false, "start every server immediately")
 	f.StringArrayVar(&o.instances, "instances", nil, "number of instances of a server, SERVER=N; repeatable")
 	f.StringArrayVar(&o.templates, "template", nil, "initial state of a server, SERVER=SNAPSHOT or SERVER=PATH; repeatable")

@@ -65,17 +65,31 @@ func (c *cli) showSession(ctx context.Context, ref string) error {
 
 // memberTable lists the servers of a session.
 func memberTable(members []api.Member) *table {
-	return listing(members, columns("SERVER", "DRIVER", "SCOPE", "STATE", "FORK", "WHY"), func(m api.Member) []cell {
-		row := cells(m.Server, m.Driver, m.Scope, m.State, m.Fork, m.Why)
+	columns := []column{{"SERVER", 0}, {"DRIVER", 0}, {"SCOPE", 0}, {"STATE", 0}, {"PROCESS", filled}, {"FORK", 0}, {"WHY", 0}}
+	return listing(members, columns, func(m api.Member) []cell {
+		row := cells(m.Server, m.Driver, m.Scope, m.State, processText(m.Process), m.Fork, m.Why)
 		row[3].color = stateColor(m.State)
 		if m.Fork == "refuse" {
-			row[4].color = yellow
+			row[5].color = yellow
 		}
 		if m.Reason != "" {
-			row[5] = cell{strings.TrimSuffix(api.WithWords(m.Reason, m.Words)+" · "+m.Why, " · "), stateColor(m.State)}
+			row[6] = cell{strings.TrimSuffix(api.WithWords(m.Reason, m.Words)+" · "+m.Why, " · "), stateColor(m.State)}
 		}
 		return row
 	})
+}
+
+// processText is the id of a container as engines shorten it, or of a process.
+func processText(p *api.Process) string {
+	switch {
+	case p == nil:
+		return ""
+	case p.Container != "":
+		return fmt.Sprintf("container %.12s", p.Container)
+	case p.PID != 0:
+		return fmt.Sprintf("pid %d", p.PID)
+	}
+	return ""
 }
 
 func (c *cli) sessionLines(line func(name, value string), s *api.Session) {

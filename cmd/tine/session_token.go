@@ -11,23 +11,46 @@ import (
 )
 
 func newSessionTokenCmd(c *cli) *cobra.Command {
-	return &cobra.Command{
+	var o mintOptions
+	cmd := &cobra.Command{
 		Use:   "token ID...",
-		Short: "Replace the tokens of sessions and print the new ones",
+		Short: "Replace the tokens of sessions, or make further ones, and print them",
 		Long: `Creates a new token for a session and prints it on standard output; for several
 sessions one per line, after the session's id. A token is valid only for its
 session. The old token stops working immediately. The gateway stores only hashes of
 tokens, so a lost or leaked token can only be replaced.
 
+With --run, --server, --ttl or --allow the command leaves that token as it is and
+creates a further one, for an agent or a run. Its calls have the run in the journal. It
+reaches only the servers that are named, and expires. It may call servers, read the
+session and list the calls of its run, and nothing else, unless --allow says so.
+--list shows the further tokens of a session, and --revoke and --revoke-run make them
+useless at once.
+
 ` + sessionIDs,
 		Example: `  tine session token 3f9a
   tine session token $(tine session open --count 8)
   TINE_TOKEN=$(tine session token 3f9a) tine call memory__read_graph
-  tine session token 3f9a --json | jq -r .token`,
+  tine session token 3f9a --json | jq -r .token
+  tine session token 3f9a --run review --server files --ttl 1h
+  tine session token 3f9a --list
+  tine session token 3f9a --revoke-run review`,
 		Args:              oneOrMore("the id of a session"),
 		ValidArgsFunction: c.completeSessions,
-		RunE:              func(cmd *cobra.Command, args []string) error { return c.sessionTokens(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch mints, acts, err := o.what(cmd, args); {
+			case err != nil:
+				return err
+			case mints:
+				return c.mintTokens(cmd.Context(), args, o.NewSessionToken)
+			case acts:
+				return c.furtherTokens(cmd.Context(), args[0], o)
+			}
+			return c.sessionTokens(cmd.Context(), args)
+		},
 	}
+	o.flags(c, cmd)
+	return cmd
 }
 
 func (c *cli) sessionTokens(ctx context.Context, refs []string) error {

@@ -178,12 +178,7 @@ func (d drawing) node(t *api.Tree, before, below string) {
 	case s.ID == d.meant:
 		color = bold
 	}
-	text := visible(strings.Join(parts, "  "), c.outTerminal)
-	if c.width > 0 {
-		before = cut(before, c.width)
-		text = cut(text, max(1, c.width-len([]rune(before))))
-	}
-	fmt.Fprintln(c.stdout, before+c.paint(color, text))
+	d.line(before, color, parts)
 	for i := range t.Children {
 		if i == len(t.Children)-1 {
 			d.node(&t.Children[i], below+d.last, below+d.blank)
@@ -191,4 +186,15 @@ func (d drawing) node(t *api.Tree, before, below string) {
 			d.node(&t.Children[i], below+d.branch, below+d.bar)
 		}
 	}
+}
+
+// line draws one line, with before in front of it.
+func (d drawing) line(before, color string, parts []string) {
+	c := d.c
+	text := visible(strings.Join(parts, "  "), c.outTerminal)
+	if c.width > 0 {
+		before = cut(before, c.width)
+		text = cut(text, max(1, c.width-len([]rune(before))))
+	}
+	fmt.Fprintln(c.stdout, before+c.paint(color, text))
 }

@@ -61,6 +61,37 @@ func (f *fakeSessions) routes(handle func(string, func(*http.Request) (any, *api
 		}
 		return api.OpenedSession{Session: *s, Token: "tine_ses_another"}, nil
 	})
+	further := api.SessionToken{ID: "tok_000000000001", Session: "ses_0a0000000001", Run: "review", Servers: []string{"files"}, Created: testNow.Add(-time.Minute), Expires: testNow.Add(time.Hour)}
+	handle("POST /v1/sessions/{id}/tokens", withBody(func(r *http.Request, in api.NewSessionToken) (any, *api.Error) {
+		s, e := f.find(r.PathValue("id"), false)
+		if e != nil {
+			return nil, e
+		}
+		t := api.SessionToken{ID: "tok_000000000003", Session: s.ID, Run: in.Run, Servers: in.Servers, Allow: in.Allow, Created: testNow}
+		if in.TTL != "0s" {
+			t.Expires = testNow.Add(24 * time.Hour)
+		}
+		return api.MintedToken{SessionToken: t, Token: "tine_ses_further"}, nil
+	}))
+	handle("GET /v1/sessions/{id}/tokens", func(r *http.Request) (any, *api.Error) {
+		s, e := f.find(r.PathValue("id"), false)
+		if e != nil || s.ID != further.Session {
+			return api.SessionTokenList{Tokens: []api.SessionToken{}}, e
+		}
+		return api.SessionTokenList{Tokens: []api.SessionToken{further, {ID: "tok_000000000002", Session: s.ID, Allow: []string{"fork", "rewind"}, Created: testNow}, {ID: "tok_000000000003", Session: s.ID, Run: "idle", Servers: []string{}, Created: testNow}}}, nil
+	})
+	handle("DELETE /v1/sessions/{id}/tokens", func(r *http.Request) (any, *api.Error) {
+		if r.URL.Query().Get("run") == further.Run {
+			return api.RevokedTokens{Revoked: 2}, nil
+		}
+		return api.RevokedTokens{}, nil
+	})
+	handle("DELETE /v1/sessions/{id}/tokens/{token}", func(r *http.Request) (any, *api.Error) {
+		if r.PathValue("token") == further.ID {
+			return nil, nil
+		}
+		return nil, &api.Error{Kind: api.KindInvalid, Status: 404, Message: "session ses_0a0000000001 has no token tok_x; it may have expired"}
+	})
 	handle("POST /v1/sessions/{id}/rewind", withBody(func(r *http.Request, in api.RewindRequest) (any, *api.Error) {
 		s, e := f.find(r.PathValue("id"), false)
 		if e == nil {
@@ -265,6 +296,8 @@ func (f *fakeGateway) withSessions(ago func(time.Duration) time.Time) {
 				Members: []api.Member{
 					{Server: "files", Driver: "builtin", Scope: "session", State: api.StateReady, Instance: true, Fork: "files"},
 					{Server: "git", Driver: "process", Scope: "session", State: api.StateFailed, Reason: `command "uvx" not found on PATH`, Fork: "refuse", Why: `what server "git" remembers is not known; name its directories with servers.git.state`},
+					{Server: "shell", Driver: "docker", Scope: "session", State: api.StateReady, Instance: true, Process: &api.Process{Container: "5f0e1d2c3b4a59687766", Image: "shell:1"}, Fork: "files"},
+					{Server: "tests", Driver: "process", Scope: "session", State: api.StateReady, Instance: true, Process: &api.Process{PID: 4711}, Fork: "files"},
 					{Server: "time", Driver: "builtin", Scope: "shared", State: api.StateIdle, Fork: "share"},
 				}},
 		},

@@ -141,8 +141,8 @@ const (
 
 // backup copies the state database. A failure is logged: the gateway continues, and
 // earlier backups stay.
-func (p *service) backup(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, backupTime)
+func (p *service) backup(serving context.Context) {
+	ctx, cancel := context.WithTimeout(serving, backupTime)
 	defer cancel()
 	path, err := p.store.Backup(ctx, filepath.Join(p.o.State, backupFolder), time.Now(), keptBackups, func(ctx context.Context, db *sqlite.DB) ([]string, error) {
 		return session.Faults(ctx, db, p.o.State)
@@ -150,6 +150,9 @@ func (p *service) backup(ctx context.Context) {
 	if err != nil && path != "" {
 		p.o.Log.Error("the state database has faults; the next start of the gateway corrects it from the folders", "err", err)
 		return
+	}
+	if err != nil && serving.Err() != nil {
+		return // the gateway stops, and makes one as it ends
 	}
 	if err != nil {
 		p.o.Log.Error("the state database is not backed up; earlier backups stay", "err", err)

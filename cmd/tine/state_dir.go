@@ -44,14 +44,12 @@ func (c *cli) own(command string) string {
 	if c.flags.tokenFile != "" && !serve {
 		command += " --token-file " + shellWord(c.flags.tokenFile)
 	}
-	if c.flags.state == "" {
-		return command
+	if c.flags.state != "" {
+		if state, err := c.stateDir(); err == nil {
+			command = withFlag(command, c.stateFlag(state))
+		}
 	}
-	state, err := c.stateDir()
-	if err != nil {
-		return command
-	}
-	return withFlag(command, c.stateFlag(state))
+	return c.named(command)
 }
 
 // advised finds commands in messages: in backquotes, or after a verb that advises
@@ -63,7 +61,7 @@ var advised = regexp.MustCompile("(`|see |run: )(tine [a-z](?:[^`;,()\\n]*[^`;,(
 func (c *cli) ownAll(message string) string {
 	return advised.ReplaceAllStringFunc(message, func(found string) string {
 		if strings.Contains(found, "--state") || strings.Contains(found, "--url") || strings.HasSuffix(found, "--help") {
-			return found
+			return c.named(found)
 		}
 		return c.own(found)
 	})

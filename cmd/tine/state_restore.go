@@ -319,6 +319,13 @@ func (r restoring) adapt(ctx context.Context, db *sqlite.DB, res *restoreResult)
 			return t, nil
 		}))
 	}
+	// Further tokens of sessions may have been revoked since; a run that is made again has
+	// another one.
+	further, listErr := db.SessionTokens(ctx)
+	err = errors.Join(err, listErr)
+	for _, t := range further {
+		err = errors.Join(err, db.DeleteSessionTokens(ctx, t.ID))
+	}
 	// Another instance may have the folder by now.
 	handles, listErr := db.Handles(ctx)
 	err = errors.Join(err, listErr)
@@ -326,7 +333,7 @@ func (r restoring) adapt(ctx context.Context, db *sqlite.DB, res *restoreResult)
 		err = errors.Join(err, db.DeleteHandle(ctx, h.Key))
 	}
 	// Pending creations have probably been answered since.
-	if err = errors.Join(err, db.DropCreations(ctx, time.Time{}, true)); err != nil {
+	if err = errors.Join(err, db.DropCreations(ctx, time.Time{}, true), db.RestoreEvents(ctx)); err != nil {
 		return sqlite.Access{}, err
 	}
 	found, err := session.Reconcile(ctx, db, r.state, true, false)

@@ -134,6 +134,7 @@ func TestStateRestore(t *testing.T) {
 	old, gone := openWith(t, made, "old"), openWith(t, made, "gone")
 	ok(t, made, "session", "snapshot", old, "--name", "base")
 	token := strings.TrimSpace(ok(t, made, "token", "new", "alice"))
+	further := strings.TrimSpace(ok(t, made, "session", "token", old, "--run", "r"))
 	stop() // which makes a backup
 	stop = gatewayOn(t, made)
 	newer := openWith(t, made, "newer")
@@ -258,6 +259,10 @@ func TestStateRestore(t *testing.T) {
 			}
 			if resp.Body.Close(); resp.StatusCode != http.StatusUnauthorized {
 				t.Errorf("a caller without a token gets %s", resp.Status)
+			}
+			// Neither must a token of a run, which may have been revoked.
+			if _, stderr, code := inFolder(t, state, "tools", "--url", gatewayURL(t, state), "--token", further); code == 0 || !strings.Contains(stderr, "unknown or expired") {
+				t.Errorf("a run's token of the backup: exit %d, %s", code, stderr)
 			}
 			ok(t, state, "token", "confirm", "alice")
 			ok(t, state, "tools", "--url", gatewayURL(t, state), "--token", token)

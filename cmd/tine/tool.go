@@ -141,7 +141,7 @@ func firstLine(s string) string {
 // arguments need. The server checks arguments: a schema that is not understood here
 // never prevents a call.
 type toolSchema struct {
-	tool string
+	of   string // whose arguments it describes, such as tool NAME
 	root schemaNode
 }
 
@@ -187,8 +187,8 @@ func parseNode(raw json.RawMessage) schemaNode {
 	return n
 }
 
-func newToolSchema(tool string, raw json.RawMessage) toolSchema {
-	return toolSchema{tool: tool, root: parseNode(raw)}
+func newToolSchema(of string, raw json.RawMessage) toolSchema {
+	return toolSchema{of: of, root: parseNode(raw)}
 }
 
 // names lists the declared arguments in order.
@@ -212,7 +212,7 @@ func (s toolSchema) undeclared(key string) (remark string, forbidden bool) {
 	if !forbidden && (others != "" || len(s.root.Properties) == 0) {
 		return "", false
 	}
-	remark = "tool " + s.tool + " declares no argument " + string(quote(key))
+	remark = s.of + " declares no argument " + string(quote(key))
 	names := s.names()
 	hint := didYouMean(key, names)
 	switch {

@@ -19,9 +19,16 @@ var atStartPattern = regexp.MustCompile(`\$\{(workspace|state\.[^}]*)\}`)
 
 // onlyKept reports whether a driver finds in the text of n the placeholders that
 // were written there, and none that is text by chance.
-func (n *Node) onlyKept() bool {
-	found := atStartPattern.FindAllStringSubmatch(n.Text, -1)
-	return slices.EqualFunc(found, n.Kept, func(match []string, name string) bool { return match[1] == name })
+func (n *Node) onlyKept() bool { return slices.Equal(AtStart(n.Text), n.Kept) }
+
+// AtStart are the placeholders in a text that a driver fills in when an instance starts,
+// without their braces: workspace and state.NAME.
+func AtStart(text string) []string {
+	var names []string
+	for _, match := range atStartPattern.FindAllStringSubmatch(text, -1) {
+		names = append(names, match[1])
+	}
+	return names
 }
 
 // readKept reads a placeholder of this kind; ok is false for one of another.

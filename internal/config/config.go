@@ -51,6 +51,9 @@ type Config struct {
 	// Environments are what OpenEnv's clients find, in the order of the file.
 	Environments []Environment `yaml:"environments"`
 
+	// Agents are blueprints, and the runs of them.
+	Agents Agents `yaml:"agents"`
+
 	// Servers in the order of the file.
 	Servers []Server `yaml:"-"`
 
@@ -60,6 +63,8 @@ type Config struct {
 
 	hidden map[string]bool // as in Server
 	files  []ownFile
+	// noWorkspace is whether the file says that sessions have no workspace.
+	noWorkspace bool
 }
 
 // TLS holds the paths of a certificate and its key, both or none.
@@ -372,6 +377,11 @@ type Server struct {
 	// Disabled says why a server that is enabled in the file is off all the
 	// same, such as a variable that is missing. Empty when it is not.
 	Disabled string `yaml:"-"`
+
+	// Inline says that it is a session's own and stands in no config; see Config.Inline.
+	Inline bool `yaml:"-" json:",omitzero"`
+	// Public has an inline server reach public addresses only.
+	Public bool `yaml:"-" json:",omitzero"`
 
 	// kind is that of its driver, where it has Options.
 	kind *Kind

@@ -97,8 +97,8 @@ tine.yaml:1:62: servers.b.fork: "files" carries the files of a server, and this 
 		{"startup and merged", "servers: {a: {docker: i, startup: {arguments: 3}, merged: true}, b: {builtin: time, merged: false}, c: {command: x, startup: {tool: 'a b', arguments: {x: .inf}}}}\n",
 			`tine.yaml:1:26: servers.a.startup: tool is missing; name the tool that a new instance must answer
 tine.yaml:1:47: servers.a.startup.arguments: want a map, got a number
-tine.yaml:1:51: servers.a.merged: goes with builtin: rollout; all others are in the merged view, so remove it
-tine.yaml:1:85: servers.b.merged: goes with builtin: rollout; all others are in the merged view, so remove it
+tine.yaml:1:51: servers.a.merged: goes with builtin: rollout and builtin: orchestrator; all others are in the merged view, so remove it
+tine.yaml:1:85: servers.b.merged: goes with builtin: rollout and builtin: orchestrator; all others are in the merged view, so remove it
 tine.yaml:1:133: servers.c.startup.tool: "a b" is not a tool name; use 1 to 128 letters, digits, dots, dashes and underscores
 tine.yaml:1:151: servers.c.startup.arguments: can't be written as JSON; use plain numbers`},
 	})

@@ -39,6 +39,7 @@ type decoder struct {
 
 	// What telemetry.otlp says itself; the environment says the rest.
 	otlpEndpoint, otlpHeaders bool
+	editors                   bool // the file is certainly an editor's
 }
 
 // Object reads the keys of one map. The methods named after types look a key
@@ -128,6 +129,9 @@ func (o Object) Fail(at Pos, format string, args ...any) { o.d.fail(at, format, 
 // Warn tells something that stops nothing.
 func (o Object) Warn(at Pos, format string, args ...any) { o.d.warn(at, format, args...) }
 
+// File is the file that is read, as messages name it.
+func (o Object) File() string { return o.d.file }
+
 // Pos is where the map stands.
 func (o Object) Pos() Pos { return o.n.Pos }
 
@@ -194,7 +198,7 @@ func (d *decoder) unknown(key, path string, known []string, n *Node) string {
 		where = " in " + path
 	}
 	msg := fmt.Sprintf("unknown key %q%s", Clip(key), where)
-	if d.document != nil {
+	if d.document != nil && d.document.Unknown != nil {
 		if more := d.document.Unknown(path, key); more != "" {
 			return msg + "; " + more
 		}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"time"
 )
 
@@ -20,7 +21,9 @@ const (
 
 // Words that keys of a server may take.
 var (
-	builtins     = []string{builtinFiles, builtinMemory, builtinSQLite, "time", "fetch", "everything", builtinRollout}
+	builtins = append(slices.Clone(standing), builtinOrchestrator)
+	// standing are the servers of a gateway without a config.
+	standing     = []string{builtinFiles, builtinMemory, builtinSQLite, "time", "fetch", "everything", builtinRollout}
 	drivers      = []string{"process", "url", "builtin"}
 	scopes       = []string{ScopeSession, ScopeShared}
 	transports   = []string{"auto", "streamable", "sse"}
@@ -47,7 +50,7 @@ func Default() *Config { return standard(machineMemory()) }
 func standard(memory int64) *Config {
 	c := bare(memory)
 	c.Workspace.On = true
-	for _, name := range builtins {
+	for _, name := range standing {
 		s := newServer(name)
 		s.Builtin, s.Journal, s.Workspace = name, c.Journal.Mode, name == builtinFiles
 		s.fill()

@@ -5,8 +5,10 @@ import (
 	"strings"
 )
 
-// A Document is a JSON file of another program, which is read with the means of a config.
+// A Document is a file that is no config and is read with the means of one.
 type Document struct {
+	// YAML takes YAML as well as JSON.
+	YAML bool
 	// Keys are those that its map may have.
 	Keys []string
 	// Read is called with the map.
@@ -30,11 +32,15 @@ func (doc Document) Load(path string) (warnings []string, err error) {
 func (doc Document) Parse(data []byte, path string) (warnings []string, err error) {
 	d := newDecoder(Options{Path: path})
 	d.document = &doc
-	if !looksLikeJSON(data) {
+	if !doc.YAML && !looksLikeJSON(data) {
 		d.fail(Pos{1, 1}, "want a JSON object with %s", strings.Join(doc.Keys, " and "))
 		return nil, d.err()
 	}
-	t, err := readTree(data, "")
+	ext := ""
+	if doc.YAML {
+		ext = path
+	}
+	t, err := readTree(data, ext)
 	if err != nil {
 		return nil, d.unreadable(err)
 	}

@@ -63,7 +63,7 @@ func Empty(path string) []byte {
 // Standard is the text of a tine.yaml that means what no config file means.
 func Standard() []byte {
 	text := "servers:\n"
-	for _, name := range builtins {
+	for _, name := range standing {
 		text += "  " + name + ": {builtin: " + name + "}\n"
 	}
 	return []byte(text)

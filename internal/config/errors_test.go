@@ -151,7 +151,7 @@ tine.yaml:5:7: auth.tokens[2]: name is missing; it says who comes with this toke
 		{"reserved id", "servers:\n  tine: {builtin: time}\n",
 			`tine.yaml:2:3: server id "tine" is Tine's own; choose another`},
 		{"a session's own rollout", "servers:\n  r: {builtin: rollout, scope: session}\n",
-			`tine.yaml:2:32: servers.r.scope: is session, but builtin: rollout acts on sessions and is in none; leave scope out`},
+			`tine.yaml:2:32: servers.r.scope: is session, but builtin: rollout acts for its caller and is in no session; leave scope out`},
 		{"nothing to run", "servers:\n  a: {scope: shared}\n",
 			`tine.yaml:2:3: servers.a: nothing to run or reach; give it a command, a url, a builtin, docker, remote or a preset`},
 		{"empty server", "servers:\n  a:\n",

@@ -76,6 +76,7 @@ func (d *decoder) entries(t *tree, f format) []entry {
 		if n := root.Get(key); n == nil || n.Shape == ShapeNull {
 			root = root.Get("mcp")
 		}
+		d.editors = root != t.root || root.Get("inputs") != nil
 	}
 	d.otherProjects(t.root)
 	servers := root.Get(key)

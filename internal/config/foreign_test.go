@@ -171,9 +171,17 @@ func TestForeignFormats(t *testing.T) {
 			},
 		},
 		{
-			name: "a misspelt key of ours", path: "tine.json",
-			in:   `{"servers": {"a": {"command": "a", "scop": "shared"}}}`,
-			want: map[string]short{"a": {Command: "a"}}, warnings: []string{`:1:36: server "a": key "scop" means nothing to Tine; left out; did you mean "scope"?`},
+			name: "keys of an editor", path: "mcp.json",
+			in:   `{"servers": {"a": {"command": "a", "galaxy": "shared", "oauth": {}}}}`,
+			want: map[string]short{"a": {Command: "a"}}, warnings: []string{
+				`:1:36: server "a": key "galaxy" means nothing to Tine; left out`,
+				`:1:56: server "a": key "oauth" means nothing to Tine; left out; did you mean "auth"?`,
+			},
+		},
+		{
+			name: "a misspelt key in an editor's file", path: "mcp.json",
+			in:   `{"inputs": [], "servers": {"a": {"command": "a", "scop": "shared"}}}`,
+			want: map[string]short{"a": {Command: "a"}}, warnings: []string{`:1:50: server "a": key "scop" means nothing to Tine; left out; did you mean "scope"?`},
 		},
 		{
 			name: "broken entries", path: "mcp.json",
@@ -312,5 +320,22 @@ func TestIDs(t *testing.T) {
 	long := strings.Repeat("x", 63) + "-" + strings.Repeat("y", 40)
 	if got := sanitizeID(long, "__"); got != strings.Repeat("x", 63) {
 		t.Errorf("a long name: %q", got)
+	}
+}
+
+// An unknown key of a JSON file that may be ours is an error where it can be a key of ours:
+// a server whose sandbox is misspelt would run without walls.
+func TestMisspeltInJSON(t *testing.T) {
+	for _, tt := range []struct{ path, in, want string }{
+		{"mcp.json", `{"servers": {"a": {"command": "a", "sandbx": true}}}`, `:1:36: server "a": unknown key "sandbx"; did you mean "sandbox"?`},
+		{"b.yaml", `{"servers": {"a": {"comand": "a"}}}`, `:1:20: server "a": unknown key "comand"; did you mean "command"?`},
+		{"tine.json", `{"inputs": [], "servers": {"a": {"command": "a", "scop": "shared"}}}`, `did you mean "scope"?`},
+		{"tine.json", `{"servers": {"a": {"command": "a", "galaxy": true}}}`, `:1:36: server "a": unknown key "galaxy"; keys of a server are `},
+		{"dir/tine.yaml", `{"servers": {"a": {"command": "a", "galaxy": true}}}`, `unknown key "galaxy"`},
+	} {
+		_, err := Parse([]byte(tt.in), Options{Path: tt.path})
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s in %s: %v, want %s", tt.in, tt.path, err, tt.want)
+		}
 	}
 }

@@ -53,7 +53,7 @@ func builtinKey() Key[Server] {
 	}
 	for _, name := range names {
 		word := "`" + name + "`"
-		if name == builtinRollout || !slices.Contains(builtins, name) {
+		if slices.Contains(controls, name) || !slices.Contains(builtins, name) {
 			word = fmt.Sprintf("[%s](servers/%s.md)", word, name)
 		}
 		words = append(words, word)

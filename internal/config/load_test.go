@@ -60,6 +60,7 @@ func TestDefault(t *testing.T) {
 		Telemetry: Telemetry{OTLP{Sample: 1}},
 		Sessions:  defaultSessions,
 		Workspace: Workspace{On: true},
+		Agents:    defaultAgents,
 		hidden:    map[string]bool{},
 	}
 	for _, name := range []string{"files", "memory", "sqlite", "time", "fetch", "everything", "rollout"} {
@@ -153,6 +154,20 @@ separator: "."
 long_names: shorten
 errors: protocol
 default_view: web
+agents:
+  dir: [agents, ~/more]
+  env: [GITHUB_TOKEN]
+  concurrency: 3
+  tags: [gpu]
+  executors:
+    own: {command: ./bin/own, args: [-q, 2], env: {LEVEL: 3}}
+    claude-code: {type: claude-code}
+  depth: 2
+  children: 3
+  runs: 4
+  match: 1m
+  lease: 10s
+  keep: 1d
 servers:
   web:
     title: The Web
@@ -226,6 +241,10 @@ servers:
   clock: {builtin: time, settings: {zone: "${ZONE:-UTC}", n: 3, deep: {list: [1, a, null, 1.5, true]}}}
 `
 
+var defaultAgents = Agents{
+	Concurrency: 16, Depth: 5, Children: 16, Runs: 1000, Match: 5 * time.Minute, Lease: 30 * time.Second, Keep: 7 * 24 * time.Hour,
+}
+
 func TestEveryKey(t *testing.T) {
 	dir := t.TempDir()
 	opts := env(map[string]string{"TOKEN": "correct-horse-battery", "CALLS": "7", "OFF": "false"})
@@ -260,6 +279,14 @@ func TestEveryKey(t *testing.T) {
 		Limits: Limits{Body: 4e6, Header: 8192, Message: 1 << 30, Connections: 10, Calls: 7,
 			ListWait: 500 * time.Millisecond, Fetch: time.Hour, Idle: 90 * time.Minute, Drain: 0},
 		Log: Log{"debug", "json"}, SandboxBinary: filepath.Join(dir, "bin/tine-sandbox"), Separator: ".", LongNames: "shorten", Errors: "protocol", DefaultView: "web",
+		Agents: Agents{
+			Dirs: []string{filepath.Join(dir, "agents"), filepath.Join(dir, "home/more")}, Env: []string{"GITHUB_TOKEN"}, Concurrency: 3, Tags: []string{"gpu"},
+			Executors: []Executor{
+				{Name: "own", Type: "command", Command: filepath.Join(dir, "bin/own"), Args: []string{"-q", "2"}, Env: map[string]string{"LEVEL": "3"}},
+				{Name: "claude-code", Type: "claude-code"},
+			},
+			Depth: 2, Children: 3, Runs: 4, Match: time.Minute, Lease: 10 * time.Second, Keep: 24 * time.Hour,
+		},
 		Journal: Journal{Mode: "meta", MaxAge: 30 * 24 * time.Hour, MaxSize: 2 << 40},
 		Telemetry: Telemetry{OTLP{
 			Endpoint: "https://otel.example.org:4318/", Headers: map[string]string{"X-Key": "correct-horse-battery"},

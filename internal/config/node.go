@@ -148,8 +148,8 @@ func Clip(s string) string {
 	return s
 }
 
-// value turns a node into plain Go values, for settings that are passed on.
-func (n *Node) value() any {
+// Value turns a node into plain Go values, for settings that are passed on.
+func (n *Node) Value() any {
 	switch n.Shape {
 	case ShapeNull:
 		return nil
@@ -168,13 +168,13 @@ func (n *Node) value() any {
 	case ShapeList:
 		list := make([]any, len(n.Items))
 		for i, item := range n.Items {
-			list[i] = item.value()
+			list[i] = item.Value()
 		}
 		return list
 	case ShapeMap:
 		m := make(map[string]any, len(n.Pairs))
 		for _, p := range n.Pairs {
-			m[p.Key] = p.Value.value()
+			m[p.Key] = p.Value.Value()
 		}
 		return m
 	default:

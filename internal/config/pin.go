@@ -138,6 +138,7 @@ type hashed struct {
 	Disabled                   string
 	Options                    any    `json:",omitzero"`
 	Front                      string `json:",omitzero"`
+	Inline                     bool   `json:",omitzero"`
 }
 
 // SpecHash tells whether two entries start the same thing and speak to it in the
@@ -149,6 +150,7 @@ func (s Server) SpecHash() string {
 		URL: s.URL, Headers: s.Headers, Transport: s.Transport, CAFile: s.CAFile, Builtin: s.Builtin, Settings: s.Settings,
 		Scope: s.Scope, Protocol: s.Protocol, State: s.State, Workspace: s.Workspace, WorkspacePath: s.WorkspacePath,
 		ClientCapabilities: s.ClientCapabilities, Auth: s.Auth, Credential: s.Credential, Disabled: s.Disabled, Front: s.Front,
+		Inline: s.Inline,
 	}
 	if s.kind != nil {
 		options := s.kind.pinned(s.Options)

@@ -26,6 +26,8 @@ var sections = sync.OnceValue(func() map[string]section {
 		"sessions":     {"sessions.", sessionsTable.About()},
 		"telemetry":    {"telemetry.otlp.", otlpTable.About()},
 		"environments": {"", environmentTable.About()},
+		"agents":       {"agents.", agentsTable.About()},
+		"executors":    {"", executorTable.About()},
 		"servers":      {"", serverTable.About()},
 		"sandbox":      {"sandbox.", kindOf("sandbox").Keys},
 		"docker":       {"docker.", kindOf("docker").Keys},
@@ -38,7 +40,7 @@ var sections = sync.OnceValue(func() map[string]section {
 
 // apart are keys whose map has a section of its own.
 var apart = map[string]bool{
-	"auth": true, "limits": true, "journal": true, "telemetry": true, "sessions": true, "workspace": true, "rate": true,
+	"agents": true, "auth": true, "limits": true, "journal": true, "telemetry": true, "sessions": true, "workspace": true, "rate": true,
 	"docker": true, "remote": true, "sandbox": true, "tools": true, "policy": true,
 }
 

@@ -40,7 +40,7 @@ func TestSchemaTakesTheExamples(t *testing.T) {
 					continue
 				}
 				n++
-				if err := schema.Validate(tree.root.value()); err != nil {
+				if err := schema.Validate(tree.root.Value()); err != nil {
 					t.Errorf("%s: %v in\n%s", page, err, b[1])
 				}
 			}
@@ -62,7 +62,7 @@ func TestSchemaTakesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := schema.Validate(tree.root.value()); err != nil {
+		if err := schema.Validate(tree.root.Value()); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 		mustParse(t, text, noEnv())
@@ -78,7 +78,7 @@ func TestSchemaNamesTheKey(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := schema.Validate(tree.root.value()); err == nil || !strings.Contains(err.Error(), "wrongkey") {
+		if err := schema.Validate(tree.root.Value()); err == nil || !strings.Contains(err.Error(), "wrongkey") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -107,7 +107,7 @@ func TestSchemaRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := schema.Validate(tree.root.value()); err == nil {
+		if err := schema.Validate(tree.root.Value()); err == nil {
 			t.Errorf("taken: %s", text)
 		}
 	}

@@ -87,7 +87,7 @@ func (d *decoder) server(id string, n *Node, idPos Pos, at string) (s Server) {
 	d.what(o, &s, idPos)
 	if s.Controls() && s.Scope == ScopeSession {
 		// In a session it would be among what a fork has to wait for.
-		o.Wrong("scope", o.n.Get("scope"), "is session, but builtin: %s acts on sessions and is in none; leave scope out", s.Builtin)
+		o.Wrong("scope", o.n.Get("scope"), "is session, but builtin: %s acts for its caller and is in no session; leave scope out", s.Builtin)
 	}
 	d.remembering(o, &s)
 	d.copied(o, &s)
@@ -179,7 +179,7 @@ func (d *decoder) settings(o Object, s *Server) {
 		o.Wrong("settings", n, "want a map, got %s", n.Shape)
 		return
 	}
-	s.Settings, _ = n.value().(map[string]any)
+	s.Settings, _ = n.Value().(map[string]any)
 	if root, ok := s.Settings["root"].(string); ok && s.Builtin == builtinFiles {
 		s.Settings["root"] = d.res.paths.resolve(root)
 		d.opensRoot(o, s)

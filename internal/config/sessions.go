@@ -161,6 +161,7 @@ func (d *decoder) template(o Object, key string, dst *string, snapshots bool) bo
 
 // checkWorkspace gives sessions a workspace where a server sees it.
 func (d *decoder) checkWorkspace(c *Config) {
+	c.noWorkspace = d.workspaceOff != nil
 	for i := range c.Servers {
 		s := &c.Servers[i]
 		if !s.Workspace {

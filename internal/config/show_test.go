@@ -96,6 +96,26 @@ separator: .
 long_names: shorten
 default_view: web
 errors: protocol
+agents:
+  dir: [/srv/agents, /home/ada/more]
+  env: [GITHUB_TOKEN]
+  concurrency: 3
+  tags: [gpu]
+  executors:
+    own:
+      type: command
+      command: /srv/bin/own
+      args: [-q, "2"]
+      env:
+        LEVEL: "3"
+    claude-code:
+      type: claude-code
+  depth: 2
+  children: 3
+  runs: 4
+  match: 1m
+  lease: 10s
+  keep: 1d
 servers:
   web:
     title: "The Web"

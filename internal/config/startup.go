@@ -59,7 +59,7 @@ func readArguments(c Object, key string, dst *map[string]any) bool {
 		return false
 	}
 	if _, ok := c.d.jsonOf(c, key, n); ok {
-		*dst, _ = n.value().(map[string]any)
+		*dst, _ = n.Value().(map[string]any)
 		noteAll(n, join(c.rel, key), c.hidden)
 	}
 	return true
@@ -67,7 +67,7 @@ func readArguments(c Object, key string, dst *map[string]any) bool {
 
 // jsonOf writes a value as JSON, which knows no infinity.
 func (d *decoder) jsonOf(o Object, key string, n *Node) (json.RawMessage, bool) {
-	b, err := json.Marshal(n.value())
+	b, err := json.Marshal(n.Value())
 	if err != nil {
 		o.Wrong(key, n, "can't be written as JSON; use plain numbers")
 		return nil, false
@@ -75,13 +75,13 @@ func (d *decoder) jsonOf(o Object, key string, n *Node) (json.RawMessage, bool) 
 	return b, true
 }
 
-// merged checks that only a server that acts on sessions says so.
+// merged checks that only a server that acts for its caller says so.
 func (d *decoder) merged(o Object, s *Server) {
 	unread := s.Builtin == "" && o.n.Get("builtin") != nil
 	if n := o.Get("merged"); n == nil || n.Missing || n.Shape != ShapeBool && n.From == "" || s.Controls() || unread {
 		return
 	}
-	d.fail(o.KeyPos("merged"), "%s.merged: goes with builtin: %s; all others are in the merged view, so remove it", o.Path, builtinRollout)
+	d.fail(o.KeyPos("merged"), "%s.merged: goes with builtin: %s; all others are in the merged view, so remove it", o.Path, strings.Join(controls, " and builtin: "))
 }
 
 // details reads the template of a remote server: anything that its orchestrator

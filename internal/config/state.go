@@ -14,12 +14,18 @@ const (
 	builtinSQLite = "sqlite"
 )
 
-// builtinRollout acts on sessions.
-const builtinRollout = "rollout"
+// The built-in servers that act for their caller, rollout on sessions and orchestrator on
+// agents.
+const (
+	builtinRollout      = "rollout"
+	builtinOrchestrator = "orchestrator"
+)
 
-// Controls reports whether the server acts on sessions for its caller, and so
+var controls = []string{builtinRollout, builtinOrchestrator}
+
+// Controls reports whether the server acts on sessions or agents for its caller, and so
 // must know who that is.
-func (s *Server) Controls() bool { return s.Builtin == builtinRollout }
+func (s *Server) Controls() bool { return slices.Contains(controls, s.Builtin) }
 
 var (
 	forks = []string{ForkMemory, ForkFiles, ForkFresh, ForkShare, ForkRefuse}

@@ -29,6 +29,7 @@ var topTable = Table[Config]{
 		"makes `/mcp` the view of this one server"),
 	Put("errors", func(c *Config) *string { return &c.Errors }, OneOf(errorForms...).Begin(ErrorsResults), "how a tool call fails when the cause is not the tool, see [failures](rollouts.md#failures)"),
 	Put("environments", func(c *Config) *[]Environment { return &c.Environments }, environmentsValue, "environments for clients of OpenEnv, by their names; see [environments](#environments)"),
+	Put("agents", func(c *Config) *Agents { return &c.Agents }, Map(agentsTable, nil), "where the blueprints of agents are, and what their runs may use; see [agents](#agents)"),
 	Told[Config]("servers", "map", "none", nil, "the servers by their ids, see [servers](#servers)"),
 }
 

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,11 +68,33 @@ func (d *decoder) translate(e *entry, src *Node, f format) {
 		default:
 			if !slices.Contains(quiet, p.Key) {
 				e.left = append(e.left, p.Key)
+				if why := d.misspelt(p.Key, f); why != "" {
+					d.fail(p.KeyPos, "server %q: unknown key %q%s", e.id, Clip(p.Key), why)
+					continue
+				}
 				d.warn(p.KeyPos, "server %q: key %q means nothing to Tine; left out%s", e.id, Clip(p.Key), foreignHint(p.Key, f))
 			}
 		}
 	}
 	d.kind(e, reach, kindOf, f)
+}
+
+// editorKeys are keys of VS Code that are none of ours, nor misspelt.
+var editorKeys = []string{"oauth", "sandboxEnabled"}
+
+// misspelt says what is wrong with an unknown key of a JSON file that may be ours, or by
+// its name is: with "sandbx" left out, a server would run without walls. It is empty for a
+// key of an editor.
+func (d *decoder) misspelt(key string, f format) string {
+	base := filepath.Base(d.file)
+	named := strings.TrimSuffix(base, filepath.Ext(base)) == "tine"
+	if f != formatVSCode || slices.Contains(serverTable.Names(), key) || slices.Contains(editorKeys, key) || d.editors && !named {
+		return ""
+	}
+	if hint := foreignHint(key, f); hint != "" || !named {
+		return hint
+	}
+	return "; keys of a server are " + strings.Join(serverTable.Names(), ", ")
 }
 
 // foreignHint is the key that was perhaps meant.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
@@ -46,9 +47,13 @@ type Options struct {
 	Registry  *session.Registry
 	Tokens    store.Tokens
 	Creations store.Creations
-	Journal   *journal.Journal   // nil for none
+	Journal   *journal.Journal // nil for none
+	Feed      store.Feed
+	Hub       *store.Hub         // that Feed's writers, and Journal, raise
+	Gateway   string             // its id
 	Wallet    *credential.Wallet // nil for none
 	Redact    *telemetry.Redactor
+	StateDir  string // the gateway's own, which no inline server may be given
 	Log       *slog.Logger
 }
 
@@ -61,6 +66,8 @@ type Services struct {
 	Tokens    *Tokens
 	Journal   *Journal
 	Leases    *Leases
+	Events    *Events
+	Worlds    *Worlds
 }
 
 // core is what the services share.
@@ -85,6 +92,8 @@ func New(host Host, o Options) *Services {
 		Tokens:    &Tokens{core: c, store: o.Tokens},
 		Journal:   &Journal{core: c, journal: o.Journal},
 		Leases:    &Leases{core: c},
+		Events:    &Events{core: c, sessions: sessions, journal: &Journal{core: c, journal: o.Journal}, feed: o.Feed, hub: o.Hub, place: placeOf(o.Gateway)},
+		Worlds:    &Worlds{core: c, snapshots: snapshots, entries: config.Options{State: o.StateDir}},
 	}
 }
 

@@ -54,7 +54,7 @@ func (c *Sessions) Exec(ctx context.Context, who identity.Principal, id string, 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	b := &bounded{left: most, cancel: func() {
-		cancel(&api.Error{Kind: api.KindInvalid, Server: member, Status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf(
+		cancel(&api.Error{Kind: api.KindInvalid, Server: member, Status: http.StatusUnprocessableEntity, Message: fmt.Sprintf(
 			"server %q: the command was killed because it wrote more than %d bytes; give max_output, or have it write to a file", member, most)})
 	}}
 	cmd.Stdout, cmd.Stderr = &boundedWriter{b, stdout}, &boundedWriter{b, stderr}

@@ -3,6 +3,7 @@ package control
 import (
 	"archive/tar"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +32,13 @@ const maxListed = 200_000
 
 // PutFiles copies files into a place of a session: an archive is unpacked below the path.
 func (c *Sessions) PutFiles(ctx context.Context, who identity.Principal, id, place, at string, archive io.Reader) (api.Put, error) {
-	return c.put(ctx, who, id, place, at, at, archive)
+	done, err := c.put(ctx, who, id, place, at, at, archive)
+	if e := new(api.Error); errors.As(err, &e) && done.Files > 1 { // the last one is what failed
+		partly := *e
+		partly.Message += "; what came before that is copied"
+		err = &partly
+	}
+	return done, err
 }
 
 // put is PutFiles with the path that the journal has.
@@ -90,34 +97,49 @@ func (c *Sessions) GetFiles(ctx context.Context, who identity.Principal, id, pla
 	if err != nil {
 		return nil, err
 	}
-	produce := func(w io.Writer) error { return s.GetFiles(ctx, who.Name, place, at, w, copyLimits) }
+	produce := func(w io.Writer) (workspace.Copied, error) {
+		return s.GetFiles(ctx, who.Name, place, at, w, copyLimits)
+	}
 	if snapshot != "" {
 		snap, err := c.spaceOf(who, place, snapshot)
 		if err != nil {
 			return nil, err
 		}
-		produce = func(w io.Writer) error {
-			return c.reg.SpaceOf(ctx, snap, func(f workspace.FS) error {
-				_, err := workspace.Pack(ctx, f, at, w, copyLimits)
+		produce = func(w io.Writer) (done workspace.Copied, err error) {
+			err = c.reg.SpaceOf(ctx, snap, func(f workspace.FS) (err error) {
+				done, err = workspace.Pack(ctx, f, at, w, copyLimits)
 				return session.FileError(place, at, err)
 			})
+			return done, err
 		}
 	}
 	in, out := io.Pipe()
 	done := make(chan struct{})
+	var copied workspace.Copied
 	go func() {
 		defer close(done)
-		out.CloseWithError(access.Unnamed(who, produce(out)))
+		var err error
+		copied, err = produce(out)
+		out.CloseWithError(access.Unnamed(who, err))
 	}()
 	f := &Fetched{Abandon: func() {
 		in.CloseWithError(io.ErrClosedPipe)
 		<-done
 	}}
+	// An archive may be whole, and its maker fail after that: it could not read something.
+	rest := func() (workspace.Copied, error) {
+		_, err := io.Copy(io.Discard, in)
+		<-done
+		return copied, err
+	}
 	archive := tar.NewReader(in)
 	first, err := archive.Next()
 	if err != nil {
-		f.Abandon()
 		if errors.Is(err, io.EOF) {
+			_, err = rest()
+		}
+		f.Abandon()
+		if err == nil {
 			err = &api.Error{Kind: api.KindInfrastructure, Retryable: true, Message: "nothing was copied"}
 		}
 		return nil, err
@@ -127,35 +149,66 @@ func (c *Sessions) GetFiles(ctx context.Context, who identity.Principal, id, pla
 		f.Mode, f.Size = first.Mode, first.Size
 		f.Write = func(w io.Writer) error {
 			_, err := io.Copy(w, archive)
+			if err == nil {
+				_, err = rest()
+			}
 			return err
 		}
 	case tar.TypeDir:
 		f.Dir = true
-		f.Write = func(w io.Writer) error { return passOn(w, first, archive) }
+		f.Write = func(w io.Writer) error { return passOn(w, first, archive, rest) }
 	default:
 		f.Abandon()
-		return nil, Invalid("%s/%s is a link to %s; copy that, or the folder that the link is in", place, at, first.Linkname)
+		e := Invalid("%s/%s is a link to %s; copy that, or the folder that the link is in", place, at, first.Linkname)
+		e.Status = http.StatusUnprocessableEntity
+		return nil, e
 	}
 	return f, nil
 }
 
-// passOn writes an archive that is being read.
-func passOn(w io.Writer, h *tar.Header, in *tar.Reader) error {
+// passOn writes an archive that is being read. Its last entry may be the root once more,
+// which says what was left out, or why it breaks off.
+func passOn(w io.Writer, root *tar.Header, in *tar.Reader, rest func() (workspace.Copied, error)) error {
 	out := tar.NewWriter(w)
+	note := func(key string, v any) error {
+		text, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		return out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: root.Name, Mode: root.Mode, PAXRecords: map[string]string{key: string(text)}})
+	}
+	breakOff := func(err error) error {
+		var told *api.Error
+		if errors.As(err, &told) {
+			_ = note(api.TarError, told) // which fails in the middle of a file
+		}
+		return err
+	}
+	h := root
 	for {
 		if err := out.WriteHeader(h); err != nil {
 			return err
 		}
 		if _, err := io.Copy(out, in); err != nil {
-			return err
+			return breakOff(err)
 		}
 		var err error
 		if h, err = in.Next(); errors.Is(err, io.EOF) {
-			return out.Close()
+			break
 		} else if err != nil {
+			return breakOff(err)
+		}
+	}
+	done, err := rest()
+	if err != nil {
+		return breakOff(err)
+	}
+	if len(done.LeftOut) > 0 {
+		if err := note(api.TarLeftOut, done.LeftOut); err != nil {
 			return err
 		}
 	}
+	return out.Close()
 }
 
 // ListFiles lists what is at a path of a place of a session, or of its workspace in a snapshot.

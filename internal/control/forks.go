@@ -54,6 +54,9 @@ func (c *Sessions) forking(who identity.Principal, id string, in api.ForkRequest
 		}
 		var latest time.Time // zero for no bound
 		if who.Session != "" {
+			if l := who.Limit(); l != nil && !l.Expires.IsZero() && (was.Expires.IsZero() || l.Expires.Before(was.Expires)) {
+				was.Expires = l.Expires
+			}
 			latest = was.Expires
 			endWithin(was, c.reg.Catalog().Config.Sessions.TTL, &o)
 		}

@@ -30,7 +30,7 @@ var errNone = &api.Error{Kind: api.KindRefused, Status: http.StatusNotFound, Mes
 func callOf(e *journal.Entry) access.Call {
 	return access.Call{
 		Thing:  access.Thing{Owner: e.Principal, Session: e.Session},
-		Server: e.Server, Denied: e.Mode == record.ModeDenied, Aside: aside(e.Method),
+		Server: e.Server, Run: e.Run, Denied: e.Mode == record.ModeDenied, Aside: aside(e.Method),
 	}
 }
 
@@ -42,11 +42,11 @@ func aside(method string) bool {
 
 // A CallFilter chooses calls. Zero fields choose all.
 type CallFilter struct {
-	Server, Session, Principal string
-	Failed                     bool // only those whose outcome is not ok
-	Since                      time.Time
-	Before                     string // the next of an earlier answer
-	Limit                      int
+	Server, Session, Principal, Run string
+	Failed                          bool // only those whose outcome is not ok
+	Since                           time.Time
+	Before                          string // the next of an earlier answer
+	Limit                           int
 }
 
 // A Selection is calls of the journal that a principal chose, as far as it may look at them.
@@ -87,7 +87,7 @@ func (c *Journal) SelectIn(who identity.Principal, s api.Session, q CallFilter) 
 }
 
 func (c *Journal) filter(q CallFilter) (store.CallFilter, error) {
-	f := store.CallFilter{Server: q.Server, Session: q.Session, Failed: q.Failed, Since: q.Since}
+	f := store.CallFilter{Server: q.Server, Session: q.Session, Run: q.Run, Failed: q.Failed, Since: q.Since}
 	if c.journal == nil {
 		return f, errNone
 	}
@@ -159,7 +159,7 @@ func (c *Journal) page(ctx context.Context, who identity.Principal, f store.Call
 // shown is a call as it may be looked at.
 func (c *Journal) shown(e *journal.Entry, look access.Look) api.Call {
 	call := api.Call{
-		ID: e.ID, At: e.At, Principal: e.Principal, Session: e.Session, Server: e.Server, Method: e.Method,
+		ID: e.ID, At: e.At, Principal: e.Principal, Session: e.Session, Run: e.Run, Server: e.Server, Method: e.Method,
 		Name: c.redact.Text(e.Name), Duration: float64(e.Duration.Microseconds()) / 1000, Outcome: e.Outcome,
 		Error: c.redact.Text(e.Error), Journal: e.Mode, Trace: e.Trace,
 	}
@@ -228,6 +228,7 @@ func chosen(f store.CallFilter, e *journal.Entry) bool {
 	switch {
 	case f.Server != "" && f.Server != e.Server,
 		f.Session != "" && f.Session != e.Session,
+		f.Run != "" && f.Run != e.Run,
 		f.Principal != nil && *f.Principal != e.Principal,
 		f.Failed && e.Outcome == api.OutcomeOK:
 		return false

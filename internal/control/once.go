@@ -59,8 +59,12 @@ func (c *creations) begin(k creationKey) (end func(), wait <-chan struct{}) {
 }
 
 // keyOwner is whose a key is. What a session's token made is not the owner's to
-// ask for by the same key, nor the other way round.
+// ask for by the same key, nor the other way round, and a further token has keys of
+// its own.
 func keyOwner(who identity.Principal) string {
+	if token := who.Token(); token != "" {
+		return "token:" + token
+	}
 	if who.Session != "" {
 		return "session:" + who.Session // a principal's name has no colon, or begins with oidc:
 	}

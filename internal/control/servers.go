@@ -124,7 +124,7 @@ func (c *Servers) Describe(e *catalog.Entry) api.Server {
 		return s
 	}
 	most := 0
-	for _, up := range c.reg.Upstreams(e.ID) {
+	for _, up := range c.reg.UpstreamsOf(e) {
 		st := up.Status()
 		s.Restarts += st.Restarts
 		if st.Instance {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/tine-mcp/tine/api"
@@ -36,7 +37,7 @@ type absence struct {
 // absent writes an absence down, and returns the id of its call. It returns an error for a
 // request that is one too many of its principal.
 func (g *Gateway) absent(who identity.Principal, a absence, rated bool) (id string, err error) {
-	req := &upstream.Request{Method: a.method, Name: a.name, Who: who.Name, Session: a.session, Params: wire.Params{Raw: a.params}}
+	req := &upstream.Request{Method: a.method, Name: a.name, Who: who.Name, Session: a.session, Run: who.Run, Params: wire.Params{Raw: a.params}}
 	if rated {
 		if e := g.tooMany(who); e != nil {
 			g.reg.Limited(a.server, req, e.Message)
@@ -63,6 +64,9 @@ func (x *exchange) kindOf() string {
 
 // hiddenServer is why a server is not there for a principal.
 func hiddenServer(who identity.Principal, e *catalog.Entry) string {
+	if l := who.Limit(); l != nil && l.Servers != nil && !slices.Contains(l.Servers, e.Base()) {
+		return fmt.Sprintf("token %s of session %s does not reach server %s", l.Token, who.Session, e.Base())
+	}
 	return fmt.Sprintf("auth.rules give %q no server %s", who.Name, e.Base())
 }
 

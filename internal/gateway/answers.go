@@ -115,6 +115,10 @@ func writeStream(a *ask, media, filename string, produce func(io.Writer) error) 
 		s.begin() // also of nothing at all
 		return nil
 	case s.begun:
+		if media == mediaTar { // it ends with its cause
+			_ = buf.Flush()
+			_ = s.ctl.Flush()
+		}
 		panic(http.ErrAbortHandler)
 	}
 	return err

@@ -26,6 +26,7 @@ type client struct {
 	g       *Gateway
 	view    view
 	sess    *session.Session
+	token   string // the id of the further token of the session that it came with; empty for any other
 	version string
 	init    initParams
 	created time.Time
@@ -78,7 +79,7 @@ func newClientID() string {
 // newClient makes a client that was not heard of yet.
 func (g *Gateway) newClient(id string, v view, sess *session.Session, who identity.Principal, version string, init initParams, out *outbox) *client {
 	c := &client{
-		id: id, g: g, view: v, sess: sess, who: who, version: version, init: init, created: time.Now(),
+		id: id, g: g, view: v, sess: sess, who: who, token: who.Token(), version: version, init: init, created: time.Now(),
 		out:   out,
 		calls: make(map[string]*runningCall), asks: make(map[string]chan upstream.Reply),
 		tokens: make(map[string]*upstream.Upstream), subs: make(map[subKey]struct{}), streams: make(map[string]*outbox),
@@ -510,7 +511,7 @@ func (p *peerOf) Ask(ctx context.Context, method string, params []byte) upstream
 // record is the client as the store keeps it.
 func (c *client) record() (store.Client, error) {
 	c.mu.Lock()
-	init, err := json.Marshal(clientRecord{c.init, c.uses})
+	init, err := json.Marshal(clientRecord{c.init, c.uses, c.token})
 	c.mu.Unlock()
 	return store.Client{
 		ID: c.id, Session: c.sess.ID, View: c.view.kept(), Principal: c.principal().Name,

@@ -102,7 +102,7 @@ func (g *Gateway) find(id string, who identity.Principal) *client {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := g.clients[id]
-	if c == nil || c.principal().Name != who.Name || who.Session != "" && who.Session != c.sess.ID {
+	if c == nil || c.principal().Name != who.Name || who.Session != "" && who.Session != c.sess.ID || c.token != who.Token() {
 		return nil
 	}
 	c.touch()
@@ -142,7 +142,7 @@ func (g *Gateway) restoreClients(ctx context.Context) error {
 			continue
 		}
 		c := g.newClient(rec.ID, keptView(rec.View), sess, identity.Principal{Name: rec.Principal}, rec.Protocol, kept.initParams, newOutbox(false, g.log))
-		c.created, c.durable, c.uses = rec.Created, true, kept.Uses
+		c.created, c.durable, c.uses, c.token = rec.Created, true, kept.Uses, kept.Token
 		c.used.Store(rec.Used.UnixNano()) // a restart is no word of the client
 		g.clients[c.id] = c
 		g.owned[rec.Principal]++

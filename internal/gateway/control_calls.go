@@ -20,6 +20,7 @@ import (
 type callQuery struct {
 	Server    string    `query:"server" doc:"only calls to this server"`
 	Session   string    `query:"session" doc:"only calls in this session"`
+	Run       string    `query:"run" doc:"only calls that were made with a token of this run"`
 	Principal string    `query:"principal" doc:"only calls of this principal"`
 	Failed    bool      `query:"failed" doc:"only calls whose outcome is not ok"`
 	Since     time.Time `query:"since" doc:"only calls from then on"`
@@ -37,7 +38,7 @@ func (g *Gateway) calls(a *ask, q callQuery) (callPage, error) {
 		}
 	}
 	calls, err := g.services.Journal.Select(a.who, control.CallFilter{
-		Server: q.Server, Session: q.Session, Principal: q.Principal, Failed: q.Failed, Since: q.Since, Before: q.Before, Limit: int(q.Limit),
+		Server: q.Server, Session: q.Session, Run: q.Run, Principal: q.Principal, Failed: q.Failed, Since: q.Since, Before: q.Before, Limit: int(q.Limit),
 	})
 	if err != nil {
 		return callPage{}, err

@@ -96,6 +96,31 @@ func (g *Gateway) newSessionToken(a *ask, _ none) (api.OpenedSession, error) {
 	return out, err
 }
 
+func (g *Gateway) mintSessionToken(a *ask, in api.NewSessionToken) (api.MintedToken, error) {
+	r, err := a.request()
+	if err != nil {
+		return api.MintedToken{}, err
+	}
+	return g.services.Sessions.MintToken(a.ctx(), r, a.args["session"], in)
+}
+
+func (g *Gateway) listSessionTokens(a *ask, _ none) (api.SessionTokenList, error) {
+	return g.services.Sessions.TokensOf(a.ctx(), a.who, a.args["session"])
+}
+
+type revokeQuery struct {
+	Run string `query:"run" doc:"the run whose tokens are revoked; needed"`
+}
+
+func (g *Gateway) revokeSessionTokens(a *ask, q revokeQuery) (api.RevokedTokens, error) {
+	n, err := g.services.Sessions.RevokeTokens(a.ctx(), a.who, a.args["session"], q.Run)
+	return api.RevokedTokens{Revoked: n}, err
+}
+
+func (g *Gateway) revokeSessionToken(a *ask, _ none) (none, error) {
+	return none{}, g.services.Sessions.RevokeToken(a.ctx(), a.who, a.args["session"], a.args["token"])
+}
+
 func (g *Gateway) forkSession(a *ask, in api.ForkRequest) (api.Forks, error) {
 	r, err := a.request()
 	if err != nil {
@@ -114,6 +139,7 @@ func (g *Gateway) rewindSession(a *ask, in api.RewindRequest) (api.Session, erro
 }
 
 type sessionCallQuery struct {
+	Run    string `query:"run" doc:"only calls that were made with a token of this run"`
 	Server string `query:"server" doc:"only calls to this server"`
 	Failed bool   `query:"failed" doc:"only calls whose outcome is not ok"`
 	Before string `query:"before" doc:"the next of an earlier answer"`
@@ -126,7 +152,7 @@ func (g *Gateway) sessionCalls(a *ask, q sessionCallQuery) (callPage, error) {
 	if err != nil {
 		return callPage{}, err
 	}
-	calls, err := g.services.Journal.SelectIn(a.who, s, control.CallFilter{Server: q.Server, Failed: q.Failed, Before: q.Before, Limit: int(q.Limit)})
+	calls, err := g.services.Journal.SelectIn(a.who, s, control.CallFilter{Run: q.Run, Server: q.Server, Failed: q.Failed, Before: q.Before, Limit: int(q.Limit)})
 	if err != nil {
 		return callPage{}, err
 	}

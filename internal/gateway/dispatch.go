@@ -27,6 +27,7 @@ type action struct {
 	name    string // unique: the document's operationId
 	role    string // the least that may use it
 	bound   bool   // a session's token may too, for its own session
+	right   string // that a further token of a session needs, or access.Freely; without it such tokens are refused
 	empty   bool   // the body may be left out
 	upload  bool   // the body is a file, which the handler reads; its input is the query
 	keyed   bool   // it takes an Idempotency-Key
@@ -248,6 +249,9 @@ func (rt *action) admits(who identity.Principal) error {
 			Kind: api.KindRefused, Status: http.StatusForbidden,
 			Message: "the token of session " + who.Session + " is for what happens in that session, and not for this; its owner can do it",
 		}
+	}
+	if err := access.Allowed(who, rt.right); err != nil {
+		return err
 	}
 	return access.Need(who, rt.role)
 }

@@ -416,7 +416,7 @@ func (g *Gateway) serveMessage(w http.ResponseWriter, r *http.Request, who ident
 	g.mu.Lock()
 	d := g.channels[id]
 	g.mu.Unlock()
-	if d == nil || d.principal().Name != who.Name || who.Session != "" && who.Session != d.sess.ID {
+	if d == nil || d.principal().Name != who.Name || who.Session != "" && who.Session != d.sess.ID || d.principal().Token() != who.Token() {
 		refuse(w, http.StatusNotFound, api.KindInvalid, "there is no such event stream")
 		return
 	}

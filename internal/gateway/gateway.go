@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/agent"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/control"
 	"github.com/tine-mcp/tine/internal/gateway/openenv"
@@ -44,6 +45,7 @@ type Options struct {
 	StateDir  string
 	Wallet    *credential.Wallet
 	Control   *Control // nil where no server acts on sessions
+	Agents    *agent.Service
 	// Reload reads the config again, and returns when it holds or why it does not; nil
 	// where there is none to read.
 	Reload func(context.Context) error
@@ -52,7 +54,9 @@ type Options struct {
 	NotReloaded func() *api.NotReloaded
 	// Orchestrate serves the orchestration API too.
 	Orchestrate bool
-	Journal     *journal.Journal   // nil for none
+	Journal     *journal.Journal // nil for none
+	Feed        store.Feed
+	Hub         *store.Hub         // raised when there is something new in Feed or Journal
 	Metrics     *telemetry.Metrics // nil for none
 	Tracing     *telemetry.Tracing // nil for none
 	Redact      *telemetry.Redactor
@@ -90,9 +94,10 @@ type Gateway struct {
 	channels map[string]*duplex // event streams, by the id their clients post to
 	closed   bool               // nothing is spawned any more
 
-	fetches fetches
-	pending pendingInputs
-	stays   stays
+	fetches   fetches
+	pending   pendingInputs
+	stays     stays
+	followers followers // of the feed of events
 
 	routes        *actions // of the control API
 	orchestration *actions // of the orchestration API; nil where that is off
@@ -118,7 +123,8 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
 	}
 	g.o.Control.g.Store(g)
 	g.services = control.New(host{g}, control.Options{
-		Registry: o.Registry, Tokens: o.Tokens, Creations: o.Creations, Journal: o.Journal, Wallet: o.Wallet, Redact: o.Redact, Log: o.Log,
+		Registry: o.Registry, Tokens: o.Tokens, Creations: o.Creations, Journal: o.Journal, Feed: o.Feed, Hub: o.Hub, Gateway: o.ID, Wallet: o.Wallet, Redact: o.Redact,
+		StateDir: o.StateDir, Log: o.Log,
 	})
 	g.environments = openenv.New(environments{g}, o.Log)
 	g.life, g.end = context.WithCancelCause(context.WithValue(context.Background(), ofLife{}, true))

@@ -67,3 +67,6 @@ var invalid = control.Invalid
 
 // clip bounds what an error repeats of a request.
 var clip = control.Clip
+
+// Worlds are the sessions of agents, for who runs them.
+func (g *Gateway) Worlds() *control.Worlds { return g.services.Worlds }

@@ -112,6 +112,9 @@ func (s *schemas) operation(rt *action) (object, error) {
 	if rt.bound {
 		out["x-session-token"] = true
 	}
+	if rt.right != "" {
+		out["x-session-token-right"] = rt.right
+	}
 	var params []object
 	for segment := range strings.SplitSeq(rt.pattern, "/") {
 		if strings.HasPrefix(segment, "{") {
@@ -179,6 +182,9 @@ func (p param) schema() object {
 		out["type"], out["items"] = "array", object{"type": "string"}
 	case p.of.Kind() == reflect.Bool:
 		out["type"] = "boolean"
+		if p.fallback != "" {
+			out["default"] = json.RawMessage(p.fallback)
+		}
 	case p.of.Kind() == reflect.Int64:
 		out["type"], out["minimum"], out["maximum"] = "integer", p.min, p.max
 		if p.fallback != "" {

@@ -32,6 +32,14 @@ func (h environments) Environment(name string) (openenv.Environment, bool) {
 	return openenv.Environment{Environment: env, Separator: cfg.Separator}, ok
 }
 
+func (h environments) Environments() []string {
+	var names []string
+	for _, env := range h.g.reg.Catalog().Config.Environments {
+		names = append(names, env.Name)
+	}
+	return names
+}
+
 // again is a principal as it is by now: an episode may have begun long ago.
 func (h environments) again(who identity.Principal) (identity.Principal, error) {
 	now, in := h.g.guard.Load().Again(who)
@@ -195,7 +203,13 @@ func (h environments) Call(ctx context.Context, who identity.Principal, c openen
 	if err != nil {
 		return out, err
 	}
-	if x.params, err = askedCall(c.Tool, c.Arguments, nil, nil); err != nil {
+	var meta []byte
+	if c.View.Aside {
+		if meta, err = json.Marshal(map[string]string{openenv.MetaReward: c.Scores}); err != nil {
+			return out, err
+		}
+	}
+	if x.params, err = askedCall(c.Tool, c.Arguments, meta, nil); err != nil {
 		return out, err
 	}
 	ctx, cancel, err := callTime(ctx, c.Timeout)

@@ -83,6 +83,7 @@ func TestOpenEnvAccess(t *testing.T) {
 				t.Errorf("%s: %v", tt.what, err)
 				continue
 			}
+			told(t, c, `{"type":"reset"}`)
 			testkit.Has(t, tt.what, told(t, c, stepOf("add")), `"data":"1"`)
 		} else if err == nil || r.StatusCode != tt.status {
 			t.Errorf("%s: the WebSocket gives %v, want %d", tt.what, err, tt.status)
@@ -105,6 +106,7 @@ func TestOpenEnvRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	told(t, c, `{"type":"reset"}`)
 	tools := told(t, c, `{"type":"step","data":{"type":"list_tools"}}`)
 	testkit.Has(t, "the tools", tools, `"name":"add"`)
 	testkit.Lacks(t, "the tools", tools, `"name":"show"`)
@@ -116,6 +118,7 @@ func TestOpenEnvRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	told(t, all, `{"type":"reset"}`)
 	testkit.Has(t, "the merged view", told(t, all, stepOf("n__add")), `"data":"1"`)
 	testkit.Has(t, "the merged view", told(t, all, stepOf("n__show")), `"error_type":"tool_not_found"`)
 	if n := w.openCount(t, asAda...); n != 2 {
@@ -222,6 +225,7 @@ func TestOpenEnvStops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	told(t, c, `{"type":"reset"}`)
 	told(t, c, stepOf("add"))
 	w.do(t, "POST", "/openenv/game/mcp", `{"jsonrpc":"2.0","id":1,"method":"openenv/session/create"}`, asAda...)
 	if n := w.openCount(t, asAda...); n != 2 {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/control/access"
 )
 
 // The orchestration API is the one that driver remote speaks, seen from the
@@ -31,26 +32,26 @@ import (
 func orchestrationRoutes() []action {
 	user := api.RoleUser
 	return []action{
-		{method: get, pattern: "/openapi.json", name: "openAPI", role: user, bound: true,
+		{method: get, pattern: "/openapi.json", name: "openAPI", role: user, bound: true, right: access.Freely,
 			summary: "This document", operation: op((*Gateway).orchestrationDocument)},
-		{method: get, pattern: "/health", name: "health", role: user, bound: true,
+		{method: get, pattern: "/health", name: "health", role: user, bound: true, right: access.Freely,
 			summary: "Whether new instances can be had, and whether the token is good", operation: op((*Gateway).health)},
 
 		{method: get, pattern: "/instances", name: "listInstances", role: user, heavy: true,
 			summary: "The instances, newest first: the caller's own, or all with the role of a viewer", operation: op((*Gateway).listInstances)},
 		{method: post, pattern: "/instances", name: "createInstances", role: user, keyed: true,
 			summary: "Make instances of a server, all or none; their tokens are shown this once", operation: op((*Gateway).createInstances)},
-		{method: get, pattern: "/instances/{instance}", name: "getInstance", role: user, bound: true,
+		{method: get, pattern: "/instances/{instance}", name: "getInstance", role: user, bound: true, right: access.Freely,
 			summary: "One instance; 404 when it is gone", operation: op((*Gateway).getInstance)},
-		{method: del, pattern: "/instances/{instance}", name: "deleteInstance", role: user, bound: true,
+		{method: del, pattern: "/instances/{instance}", name: "deleteInstance", role: user, bound: true, right: api.AllowClose,
 			summary: "Remove an instance and all it has. Twice is fine; 404 is one that never was, or is long gone", operation: op((*Gateway).deleteInstance)},
-		{method: post, pattern: "/instances/{instance}/fork", name: "forkInstance", role: user, bound: true, empty: true, keyed: true,
+		{method: post, pattern: "/instances/{instance}/fork", name: "forkInstance", role: user, bound: true, right: api.AllowFork, empty: true, keyed: true,
 			summary: "Make instances that begin with the state of this one, all or none", operation: op((*Gateway).forkInstance)},
-		{method: post, pattern: "/instances/{instance}/snapshot", name: "snapshotInstance", role: user, bound: true, empty: true, keyed: true,
+		{method: post, pattern: "/instances/{instance}/snapshot", name: "snapshotInstance", role: user, bound: true, right: api.AllowSnapshot, empty: true, keyed: true,
 			summary: "Freeze the state of an instance, for new ones to begin with", operation: op((*Gateway).snapshotInstance)},
-		{method: post, pattern: "/instances/{instance}/call", name: "callInstance", role: user, bound: true,
+		{method: post, pattern: "/instances/{instance}/call", name: "callInstance", role: user, bound: true, right: access.Freely,
 			summary: "Call a tool; the answer is the CallToolResult as the server sent it", operation: op((*Gateway).callInstance)},
-		{method: get, pattern: "/instances/{instance}/tools", name: "listInstanceTools", role: user, bound: true, heavy: true,
+		{method: get, pattern: "/instances/{instance}/tools", name: "listInstanceTools", role: user, bound: true, right: access.Freely, heavy: true,
 			summary: "The tools, as in MCP's ListToolsResult, in one page", operation: op((*Gateway).listInstanceTools)},
 
 		{method: del, pattern: "/snapshots/{snapshot}", name: "deleteSnapshot", role: user,

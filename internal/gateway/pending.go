@@ -36,6 +36,7 @@ type pendingInputs struct {
 type pendingInput struct {
 	state string
 	who   string
+	token string // as of a client
 	sess  string
 	view  view
 	what  string // method and name
@@ -101,7 +102,7 @@ func (x *exchange) mayNeedInput() bool {
 // runPending makes a call that may need input.
 func (g *Gateway) runPending(ctx context.Context, x *exchange, msg wire.Message, to answerer) {
 	p := &pendingInput{
-		state: statePrefix + newClientID(), who: x.who.Name, sess: x.sess.ID, view: x.view,
+		state: statePrefix + newClientID(), who: x.who.Name, token: x.who.Token(), sess: x.sess.ID, view: x.view,
 		what: x.method + " " + x.params.Name(), done: make(chan struct{}),
 		asked: make(map[string]*question), changed: make(chan struct{}, 1),
 		caps: x.client.Caps, to: to,
@@ -281,7 +282,7 @@ func (g *pendingInputs) take(state string, x *exchange) *pendingInput {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p := g.calls[state]
-	if p == nil || p.who != x.who.Name || p.sess != x.sess.ID || p.view != x.view || p.what != x.method+" "+x.params.Name() {
+	if p == nil || p.who != x.who.Name || p.token != x.who.Token() || p.sess != x.sess.ID || p.view != x.view || p.what != x.method+" "+x.params.Name() {
 		return nil
 	}
 	delete(g.calls, state)

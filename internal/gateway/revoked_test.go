@@ -119,14 +119,16 @@ func TestNewSessionTokens(t *testing.T) {
 }
 
 // follow reads a stream of lines, those that say something.
-func follow(t *testing.T, w *world, path string, who []string) (<-chan string, context.CancelFunc) {
+func follow(t *testing.T, w *world, path string, headers []string) (<-chan string, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	req, err := http.NewRequestWithContext(ctx, "GET", w.at(path), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set(who[0], who[1])
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
 	resp, err := w.http.Do(req)
 	if err != nil {
 		t.Fatal(err)

@@ -149,8 +149,8 @@ func (t *table) shadows(name string) *shape {
 	return nil
 }
 
-// checkMerged refuses a config in which two servers would have the same names in
-// the merged view: those without a prefix have the same tools.
+// checkMerged refuses a config in which the tools of two servers would have no prefix in
+// the merged view: a name that is not known could be meant for either.
 func checkMerged(cfg *config.Config) error {
 	first := ""
 	for i := range cfg.Servers {
@@ -158,7 +158,7 @@ func checkMerged(cfg *config.Config) error {
 		switch {
 		case !s.Controls() || !s.Merged || !s.Enabled:
 		case first != "":
-			return fmt.Errorf("servers.%s.merged: the tools of %q would have the same names in the merged view as those of %q; set merged: false on one of them", s.ID, s.ID, first)
+			return fmt.Errorf("servers.%s.merged: only one server can have its tools without a prefix in the merged view, and %q has; set merged: false on one of them", s.ID, first)
 		default:
 			first = s.ID
 		}

@@ -17,6 +17,8 @@ import (
 type clientRecord struct {
 	initParams
 	Uses string `json:"tine/uses,omitempty"`
+	// Token is the id of the further token of the session that it came with.
+	Token string `json:"tine/token,omitempty"`
 }
 
 // use says which session the client means from now on where it names none.

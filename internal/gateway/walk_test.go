@@ -22,7 +22,7 @@ import (
 // A walked is one operation, asked for by ada, from whom the rules hide server
 // zebra, by eve, a viewer, and by kim, who is revoked. In path and body stand {B}
 // for a session of bob's, {S} for a snapshot of it, {C} for a call in it, {I} for an
-// instance of bob's, {L} for a lease of bob's, {A} and {T} for a session and a snapshot of ada's own.
+// instance of bob's, {L} for a lease of bob's, {R} and {G} for a run of an agent of bob's and its session, {A} and {T} for a session and a snapshot of ada's own.
 type walked struct {
 	id, method, path, body string
 	ada, eve               int // statuses; zero for a principal that is not asked
@@ -55,6 +55,8 @@ var controlWalk = []walked{
 	{"callTool", "POST", "/v1/call", `{"tool":"zebra__add","session":"{B}"}`, 404, 403},
 	{"batch", "POST", "/v1/batch", `{"items":[{"fork":{"session":"{B}"}},{"close":{"session":"{B}"}},{"call":{"tool":"seen__add","session":"{B}"}},{"open":{"from":"{S}"}}]}`, 200, 200},
 	{"batch", "POST", "/v1/batch", `{"items":[{"call":{"tool":"zebra__add","session":"{A}"}},{"open":{"servers":["zebra"],"from":"{T}"}}],"at_once":1}`, 200, 0},
+	{"events", "GET", "/v1/events?follow=false&after=start", "", 200, 200},
+	{"events", "GET", "/v1/events?follow=false&after=start&session={B}", "", 404, 200},
 	{"listCalls", "GET", "/v1/calls", "", 200, 200},
 	{"listCalls", "GET", "/v1/calls?server=zebra&principal=bob", "", 200, 200},
 	{"getCall", "GET", "/v1/calls/{C}", "", 404, 200},
@@ -80,6 +82,15 @@ var controlWalk = []walked{
 	{"patchSession", "PATCH", "/v1/sessions/{A}", `{"labels":{"a":"b"}}`, 200, 403},
 	{"newSessionToken", "POST", "/v1/sessions/{B}/token", "", 404, 403},
 	{"newSessionToken", "POST", "/v1/sessions/{A}/token", "", 200, 403},
+	{"mintSessionToken", "POST", "/v1/sessions/{B}/tokens", "", 404, 403},
+	{"mintSessionToken", "POST", "/v1/sessions/{A}/tokens", `{"servers":["zebra"]}`, 400, 403},
+	{"mintSessionToken", "POST", "/v1/sessions/{A}/tokens", `{"run":"r"}`, 200, 403},
+	{"listSessionTokens", "GET", "/v1/sessions/{B}/tokens", "", 404, 403},
+	{"listSessionTokens", "GET", "/v1/sessions/{A}/tokens", "", 200, 403},
+	{"revokeSessionToken", "DELETE", "/v1/sessions/{B}/tokens/x", "", 404, 403},
+	{"revokeSessionToken", "DELETE", "/v1/sessions/{A}/tokens/x", "", 404, 403},
+	{"revokeSessionTokens", "DELETE", "/v1/sessions/{B}/tokens?run=r", "", 404, 403},
+	{"revokeSessionTokens", "DELETE", "/v1/sessions/{A}/tokens?run=r", "", 200, 403},
 	{"listForks", "GET", "/v1/sessions/{B}/forks", "", 404, 200},
 	{"forkSession", "POST", "/v1/sessions/{B}/forks", "", 404, 403},
 	{"forkSession", "POST", "/v1/sessions/{A}/forks", `{"count":2}`, 200, 403},
@@ -118,6 +129,18 @@ var controlWalk = []walked{
 	{"diffSession", "GET", "/v1/sessions/{A}/diff?from={T}", "", 200, 403},
 	{"readState", "GET", "/v1/sessions/{B}/state/seen", "", 404, 403},
 	{"readState", "GET", "/v1/sessions/{A}/state/zebra", "", 400, 403},
+	{"listAgents", "GET", "/v1/agents", "", 200, 200},
+	{"getAgent", "GET", "/v1/agents/worker", "", 200, 200},
+	{"startRun", "POST", "/v1/runs", `{"agent":"worker","prompt":"x"}`, 200, 0},
+	{"startRun", "POST", "/v1/runs", `{"session":"{G}","prompt":"x"}`, 404, 403},
+	{"listRuns", "GET", "/v1/runs", "", 200, 200},
+	{"getRun", "GET", "/v1/runs/{R}", "", 404, 200},
+	{"getRun", "GET", "/v1/runs/{R}?wait=1ms", "", 404, 200},
+	{"runTree", "GET", "/v1/runs/{R}/tree", "", 404, 200},
+	{"stopRun", "POST", "/v1/runs/{R}/stop", "", 404, 403},
+	{"listAgentSessions", "GET", "/v1/agent-sessions", "", 200, 200},
+	{"getAgentSession", "GET", "/v1/agent-sessions/{G}", "", 404, 200},
+	{"closeAgentSession", "DELETE", "/v1/agent-sessions/{G}", "", 404, 403},
 	{"listSnapshots", "GET", "/v1/snapshots?auto=true", "", 200, 200},
 	{"importSnapshot", "POST", "/v1/snapshots/import", hiddenFile, 400, 400},
 	{"importSnapshot", "POST", "/v1/snapshots/import", `{"members":[],"counts":{"zebra":2}}`, 400, 0},
@@ -216,7 +239,8 @@ servers:
 	before := running()
 
 	lease := want[api.Lease](t, w, "POST", "/v1/leases", `{"ttl":"1h"}`, asBob...)
-	fill := strings.NewReplacer("{L}", lease.ID, "{B}", bobs.ID, "{S}", frozen.ID, "{C}", made.ID, "{I}", inst.ID, "{A}", adas.ID, "{T}", adasFrozen.ID).Replace
+	run := want[api.Run](t, w, "POST", "/v1/runs", fmt.Sprintf(`{"agent":"worker","prompt":%q}`, said), asBob...)
+	fill := strings.NewReplacer("{R}", run.ID, "{G}", run.Session, "{L}", lease.ID, "{B}", bobs.ID, "{S}", frozen.ID, "{C}", made.ID, "{I}", inst.ID, "{A}", adas.ID, "{T}", adasFrozen.ID).Replace
 	send := func(q walked, who []string) *reply {
 		t.Helper()
 		body := fill(q.body)

@@ -73,13 +73,13 @@ func (g *Gateway) admitted(ctx context.Context, cfg *config.Config) error {
 	return nil
 }
 
-// boundTo finds the session whose token has a hash.
-func (g *Gateway) boundTo(hash string) (id string, pinned []byte, ok bool) {
-	s, owner := g.reg.ByToken(hash)
+// boundTo finds what a token with a hash binds its holder to.
+func (g *Gateway) boundTo(hash string) (identity.Binding, bool) {
+	s, owner, limit := g.reg.ByToken(hash)
 	if s == nil {
-		return "", nil, false
+		return identity.Binding{}, false
 	}
-	return s.ID, owner.Pinned, true
+	return identity.Binding{Session: s.ID, Pinned: owner.Pinned, Limit: limit}, true
 }
 
 // Open reports whether callers come in without a token.

@@ -22,6 +22,7 @@ import (
 	"github.com/tine-mcp/tine/internal/gateway"
 	"github.com/tine-mcp/tine/internal/layer"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/store/journal"
 	"github.com/tine-mcp/tine/internal/store/sqlite"
 	"github.com/tine-mcp/tine/internal/store/sqlite/sqlitetest"
@@ -48,6 +49,7 @@ type world struct {
 
 	plugins []io.Closer // of the drivers, in the order they were opened
 	db      *sqlite.DB
+	hub     store.Hub
 	journal *journal.Journal
 	wallet  *credential.Wallet
 	metrics *telemetry.Metrics
@@ -115,7 +117,7 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	w.journal, err = journal.Open(ctx, journal.Options{
-		Dir: filepath.Join(w.dir, "journal"), Index: w.db, MaxAge: cfg.Journal.MaxAge, MaxSize: cfg.Journal.MaxSize, Log: log,
+		Dir: filepath.Join(w.dir, "journal"), Index: w.db, MaxAge: cfg.Journal.MaxAge, MaxSize: cfg.Journal.MaxSize, Hub: &w.hub, Log: log,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -141,7 +143,7 @@ func (w *world) start() {
 	w.rg, err = session.Open(ctx, cfg, session.Options{
 		Drivers: map[string]driver.Driver{"url": url.New(), "builtin": within, "process": process.New(process.Options{})},
 		Local:   w.db, Shared: w.db, Dir: filepath.Join(w.dir, "instances"), States: filepath.Join(w.dir, "states"), Workspaces: workspaces,
-		Wallet: w.wallet, Log: log, Starts: access.Owners, Seal: seal,
+		Wallet: w.wallet, Hub: &w.hub, Log: log, Starts: access.Owners, Seal: seal,
 		Record: record.Options{Journal: w.journal, Metrics: w.metrics, Tracing: w.tracing, Redact: redact, Log: log},
 	})
 	if err != nil {
@@ -149,7 +151,7 @@ func (w *world) start() {
 	}
 	o := gateway.Options{
 		Registry: w.rg, Clients: w.db, Creations: w.db, Tokens: w.db, Operator: operator, Version: "1.2.3", ID: id, StateDir: w.dir,
-		Wallet: w.wallet, Journal: w.journal, Metrics: w.metrics, Tracing: w.tracing, Redact: redact, Log: log,
+		Agents: w.coordinator(ctx), Wallet: w.wallet, Journal: w.journal, Feed: w.db, Hub: &w.hub, Metrics: w.metrics, Tracing: w.tracing, Redact: redact, Log: log,
 	}
 	if w.change != nil {
 		w.change(&o)

@@ -25,10 +25,9 @@ type Options struct {
 	// PublicURL is where the gateway is reached from outside. Without it and
 	// without OIDC.Audience, tokens are accepted for loopback URLs only.
 	PublicURL string
-	// Bound finds the open session whose token has a hash, sha256 in hex, and the
-	// note that Pin made of its owner; nil if there are no such tokens. It is
-	// called at every request, possibly concurrently.
-	Bound func(hash string) (session string, pinned []byte, ok bool)
+	// Bound finds what a token with a hash, sha256 in hex, binds its holder to; nil if
+	// there are no such tokens. It is called at every request, possibly concurrently.
+	Bound func(hash string) (b Binding, ok bool)
 	// Shut refuses callers without a token even if there is no token: the gateway
 	// can be reached from other machines.
 	Shut bool
@@ -59,7 +58,7 @@ type Guard struct {
 	anonymous Principal
 	static    map[digest]staticToken
 	rules     *ruleset
-	bound     func(hash string) (session string, pinned []byte, ok bool)
+	bound     func(hash string) (Binding, bool)
 	owners    memo[*owner]           // of sessions, by their pins
 	named     map[string][]time.Time // when the tokens of a name expire; zero for never
 	all       *access                // of principals that no rule limits
@@ -207,9 +206,12 @@ func (g *Guard) Identify(ctx context.Context, authorization, resource string) (P
 		}
 		return t.principal, nil
 	}
-	if p, found, good := g.leased(hexOf(sum)); good {
+	switch p, is := g.leased(hexOf(sum)); is {
+	case leaseGood:
 		return p, nil
-	} else if found {
+	case leaseOver:
+		return Principal{}, g.withScopes(invalid(ReasonExpired, "the session's token has expired; the session's owner can make another one"))
+	case leaseRefused:
 		return Principal{}, g.withScopes(invalid(ReasonRevoked, "the session's owner is refused: its token was revoked or is unconfirmed. The session's token is refused as long as the owner is"))
 	}
 	if g.issuer == nil || strings.HasPrefix(token, tokenPrefix) {
@@ -252,8 +254,8 @@ func (g *Guard) Again(p Principal) (Principal, bool) {
 		}
 		return b.principal, b.scoped && p.signed.timely(g.now()) == nil
 	case p.lease != nil:
-		p, _, good := g.leased(p.lease.hash)
-		return p, good
+		p, is := g.leased(p.lease.hash)
+		return p, is == leaseGood
 	case p.static != digest{}:
 		t, ok := g.static[p.static]
 		return t.principal, ok && !t.unconfirmed && (t.expires.IsZero() || g.now().Before(t.expires))

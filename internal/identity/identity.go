@@ -3,8 +3,8 @@
 //
 // A Guard turns an Authorization header into a Principal. It knows four kinds of
 // tokens: the machine's own one, static ones that are kept as hashes, those of
-// sessions, which bind the caller to that session, and signed ones (JWT) of one
-// OpenID Connect issuer. The expensive checks of a signed token happen once:
+// sessions, which bind the caller to that session and may limit it to some servers, and
+// signed ones (JWT) of one OpenID Connect issuer. The expensive checks of a signed token happen once:
 // afterwards a call costs one hash and one lookup.
 //
 // No token, nor any part of one, is ever in an error, a log or a message.
@@ -12,13 +12,14 @@ package identity
 
 import (
 	"slices"
+	"time"
 
 	"github.com/tine-mcp/tine/api"
 )
 
 // A Principal is someone who may use the gateway. It is small and may be kept
-// and copied; principals are the same when their names and sessions are. One
-// that no Guard made sees nothing, but for the one of Local.
+// and copied; principals are the same when their names, sessions and further tokens are.
+// One that no Guard made sees nothing, but for the one of Local.
 type Principal struct {
 	// Name is empty for the anonymous principal of an open gateway and for the
 	// machine's own operator. Those of an issuer begin with "oidc:".
@@ -26,13 +27,54 @@ type Principal struct {
 	// Role is one of the roles in package api.
 	Role string
 	// Session is the one session that the principal is bound to, since it showed
-	// that session's token; empty if it is not bound.
+	// a token of that session; empty if it is not bound.
 	Session string
+	// Run is what that token was made for; empty for none.
+	Run string
 
 	access *access
 	static digest    // of the token that named it
 	signed *verified // or the issuer's token
-	lease  *lease    // or the session's
+	lease  *lease    // or a session's
+}
+
+// A Limit is what a further token of a session limits its holder to. It is not changed
+// once a Guard knows it.
+type Limit struct {
+	Token   string   // the token's id
+	Run     string   // what it was made for; may be empty
+	Servers []string // that it reaches, in order; nil for all
+	Allow   []string // rights of package api that it gives
+	Expires time.Time
+}
+
+// Allows reports whether the token gives a right.
+func (l *Limit) Allows(right string) bool { return slices.Contains(l.Allow, right) }
+
+func (l *Limit) reaches(server string) bool {
+	if l.Servers == nil {
+		return true
+	}
+	_, ok := slices.BinarySearch(l.Servers, server)
+	return ok
+}
+
+// Limit is what the principal's token limits it to; nil for one that is no further token
+// of a session.
+func (p Principal) Limit() *Limit {
+	if p.lease == nil {
+		return nil
+	}
+	return p.lease.limit
+}
+
+// Token is the id of the further token of a session that the principal showed; empty for
+// any other.
+func (p Principal) Token() string {
+	if l := p.Limit(); l != nil {
+		return l.Token
+	}
+	return ""
 }
 
 // Local is the principal of the machine's own token: an operator without a name
@@ -87,6 +129,8 @@ func (p Principal) MayCopyInto(place string) bool {
 // the place.
 func (p Principal) mayAct(place string, about func(*rule) bool) (may, ruled bool) {
 	switch a := p.access; {
+	case p.shutOut(place):
+		return false, false
 	case a == nil:
 		return p.Name == "" && p.Role == api.RoleOperator, false
 	case a.open:
@@ -113,8 +157,16 @@ func (p Principal) Rate() Rate {
 	return p.access.rate
 }
 
+// shutOut reports whether the principal's token does not reach a server, whatever the
+// rules say. Only reach and mayAct look at the rules, and both ask it first.
+func (p Principal) shutOut(server string) bool {
+	return p.lease != nil && p.lease.limit != nil && !p.lease.limit.reaches(server)
+}
+
 func (p Principal) reach(server string) *reach {
 	switch {
+	case p.shutOut(server):
+		return nothing
 	case p.access != nil:
 		return p.access.reach(server)
 	case p.Name == "" && p.Role == api.RoleOperator:

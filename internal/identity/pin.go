@@ -19,6 +19,9 @@ import (
 //	an owner that a token names   is admitted while a token of that name is valid
 //	an owner of an issuer         is admitted while that issuer is the configured one
 //	the machine's user            is always admitted
+//
+// A session may have further tokens, each with a Limit. Its holder is the owner too, with
+// the owner's rules, within the limit.
 
 // pinned is that note. It holds no token.
 type pinned struct {
@@ -28,10 +31,18 @@ type pinned struct {
 	Claims json.RawMessage `json:"claims,omitempty"` // of the issuer's token
 }
 
+// A Binding is the session that a token is of.
+type Binding struct {
+	Session string
+	Pinned  []byte // the note that Pin made of the session's owner
+	Limit   *Limit // nil for the session's own token
+}
+
 // lease is how a principal was admitted by a session's token.
 type lease struct {
-	hash string // of the token, in hex
-	pin  []byte
+	hash  string // of the token, in hex
+	pin   []byte
+	limit *Limit // nil for the session's own token
 }
 
 // Pin notes what is needed to make a principal again later, without its token and
@@ -52,24 +63,39 @@ func Pin(p Principal) []byte {
 	return b
 }
 
-// leased makes the principal of a session's token. found is false if no open
-// session has the token, and good while the session's owner would be admitted.
-func (g *Guard) leased(hash string) (p Principal, found, good bool) {
+// What a token is as one of a session.
+const (
+	leaseNone    = iota // no open session has it
+	leaseRefused        // the session's owner would not be admitted
+	leaseOver           // it has expired
+	leaseGood
+)
+
+// leased makes the principal of a session's token, if it is good.
+func (g *Guard) leased(hash string) (p Principal, is int) {
 	if g.bound == nil {
-		return Principal{}, false, false
+		return Principal{}, leaseNone
 	}
-	session, pin, ok := g.bound(hash)
+	b, ok := g.bound(hash)
 	if !ok {
-		return Principal{}, false, false
+		return Principal{}, leaseNone
 	}
-	o := g.owner(pin)
-	if o == nil {
-		g.log.Warn("a session's owner can't be read, so its token is refused", "session", session)
-		return Principal{}, false, false
+	o := g.owner(b.Pinned)
+	switch {
+	case o == nil:
+		g.log.Warn("a session's owner can't be read, so its token is refused", "session", b.Session)
+		return Principal{}, leaseNone
+	case !g.admits(o):
+		return Principal{}, leaseRefused
+	case b.Limit != nil && !b.Limit.Expires.IsZero() && !g.now().Before(b.Limit.Expires):
+		return Principal{}, leaseOver
 	}
 	p = o.principal
-	p.Session, p.lease = session, &lease{hash, pin}
-	return p, true, g.admits(o)
+	p.Session, p.lease = b.Session, &lease{hash, b.Pinned, b.Limit}
+	if b.Limit != nil {
+		p.Run = b.Limit.Run
+	}
+	return p, leaseGood
 }
 
 // admits reports whether the owner of a session would be admitted now.

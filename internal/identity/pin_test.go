@@ -15,22 +15,27 @@ import (
 
 // sessions hand out tokens and take them back.
 type sessions struct {
-	mu  sync.Mutex
-	pin map[string][]byte // by hash
-	id  map[string]string
+	mu    sync.Mutex
+	pin   map[string][]byte // by hash
+	id    map[string]string
+	limit map[string]*identity.Limit
 }
 
 func newSessions() *sessions {
-	return &sessions{pin: make(map[string][]byte), id: make(map[string]string)}
+	return &sessions{pin: make(map[string][]byte), id: make(map[string]string), limit: make(map[string]*identity.Limit)}
 }
 
 func (s *sessions) open(id string, owner identity.Principal) (token string) {
+	return s.limited(id, owner, nil)
+}
+
+func (s *sessions) limited(id string, owner identity.Principal, limit *identity.Limit) (token string) {
 	token = identity.NewToken()
 	sum := sha256.Sum256([]byte(token))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	hash := hex.EncodeToString(sum[:])
-	s.pin[hash], s.id[hash] = identity.Pin(owner), id
+	s.pin[hash], s.id[hash], s.limit[hash] = identity.Pin(owner), id, limit
 	return token
 }
 
@@ -40,11 +45,11 @@ func (s *sessions) close(id string) {
 	maps.DeleteFunc(s.id, func(_, other string) bool { return other == id })
 }
 
-func (s *sessions) bound(hash string) (string, []byte, bool) {
+func (s *sessions) bound(hash string) (identity.Binding, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id, ok := s.id[hash]
-	return id, s.pin[hash], ok
+	return identity.Binding{Session: id, Pinned: s.pin[hash], Limit: s.limit[hash]}, ok
 }
 
 func TestSessionTokens(t *testing.T) {

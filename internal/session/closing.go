@@ -38,6 +38,10 @@ func (r *Registry) closeSession(ctx context.Context, s *Session, reason string) 
 	r.mu.Lock()
 	delete(r.sessions, s.ID)
 	delete(r.tokens, s.token)
+	for _, m := range s.minted {
+		delete(r.tokens, m.rec.Hash)
+	}
+	s.minted = nil
 	if key := defaultKey(s.Owner, s.name); r.defaults[key] == s {
 		delete(r.defaults, key)
 	}
@@ -61,6 +65,10 @@ func (r *Registry) removeSession(ctx context.Context, s *Session) {
 	r.removeState(ctx, s)
 	r.trimRing(ctx, &s.auto, "", 0)
 	r.unopen(s)
+	r.dropServers(ctx, s.pinned())
+	if r.o.Closed != nil {
+		r.o.Closed(s.ID)
+	}
 }
 
 // recordEnd writes the end of a session down, before anything of it is removed:
@@ -196,6 +204,7 @@ func (r *Registry) endAll(ctx context.Context, sessions []*Session, shared []*up
 			s.gate.close(errStopping)
 			r.finish(s, end)
 			s.closeWorkspaces(s.spaces.take())
+			s.own.Close()
 		})
 	}
 	wg.Wait()

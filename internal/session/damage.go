@@ -40,6 +40,9 @@ func (r *Registry) damageWith(s *Session, d api.Damage, due, unfit bool) {
 	if d.Call == "" {
 		d.Call = r.lastCallOf(ctx, s)
 	}
+	if s.damageLeft(d, due) {
+		return
+	}
 	marked := s.remark(func(f *facts) bool {
 		if _, known := f.Unfit[d.Server]; known && unfit {
 			return false

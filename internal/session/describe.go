@@ -119,18 +119,6 @@ func (r *Registry) Closed(ctx context.Context, id string) (s api.Session, ok boo
 	return ended(rec), true, nil
 }
 
-// ByToken finds the session whose token has this hash (sha256 in hex), with its
-// owner; nil when there is none.
-func (r *Registry) ByToken(hash string) (*Session, Owner) {
-	r.mu.Lock()
-	s := r.tokens[hash]
-	r.mu.Unlock()
-	if s == nil {
-		return nil, Owner{}
-	}
-	return s, Owner{Name: s.Owner, Pinned: s.pinnedOwner}
-}
-
 // NewToken gives an opened session another token, and returns how to undo that. The old
 // token is no longer valid.
 func (r *Registry) NewToken(ctx context.Context, s *Session) (token string, undo func(context.Context) error, err error) {
@@ -173,7 +161,7 @@ func (r *Registry) setToken(ctx context.Context, s *Session, hash string) (was s
 	delete(r.tokens, was)
 	s.token = hash
 	if r.sessions[s.ID] == s {
-		r.tokens[hash] = s
+		r.tokens[hash] = tokenHolder{s: s}
 	}
 	return was, nil
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/upstream"
 )
 
 // What happens to a session besides calls.
@@ -45,4 +47,14 @@ func (r *Registry) note(ctx context.Context, e store.Event) {
 	if err := r.o.Shared.PutEvents(context.WithoutCancel(ctx), e); err != nil {
 		r.o.Log.Warn("what happened to a session is not recorded", "session", e.Session, "event", e.Kind, "err", err)
 	}
+	r.o.Hub.Wrote()
+}
+
+// serverChanged tells followers how a server is doing.
+func (r *Registry) serverChanged(h upstream.HealthChange) {
+	data, err := json.Marshal(api.ServerHealth{Server: h.Server, State: h.State, Kind: h.Kind, Reason: h.Reason})
+	if err != nil {
+		panic(err) // strings
+	}
+	r.o.Hub.Pass(store.Event{At: time.Now().UTC(), Kind: store.EventServer, Data: data})
 }

@@ -158,7 +158,7 @@ func (s *Session) RunsCommands(member string) error {
 	case e.URL != "":
 		why = "it runs elsewhere, at its URL, where no command can be run"
 	}
-	return &api.Error{Kind: api.KindRefused, Server: member, Status: http.StatusConflict, Message: fmt.Sprintf("server %q: %s", member, why)}
+	return &api.Error{Kind: api.KindInvalid, Server: member, Status: http.StatusConflict, Message: fmt.Sprintf("server %q: %s", member, why)}
 }
 
 // excerptHalf is how much the journal keeps of the beginning of an output, and of its end.

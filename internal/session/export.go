@@ -58,6 +58,8 @@ type manifest struct {
 	Created   time.Time         `json:"created"`
 	Members   []manifestMember  `json:"members"`
 	Workspace bool              `json:"workspace"`
+	// Only names the servers that the session was opened with; nil for all.
+	Only []string `json:"only,omitempty"`
 	// Spaces are the ordinals of further workspaces, and Counts says of which
 	// servers there are how many instances.
 	Spaces []int          `json:"spaces,omitempty"`
@@ -92,7 +94,7 @@ func (r *Registry) Export(ctx context.Context, id string, hidden func(member str
 	}
 	m := manifest{Name: snap.Name, Labels: snap.Labels, Session: snap.Session, Created: snap.Created, Workspace: snap.Workspace != nil}
 	members := snap.Members
-	m.Spaces, m.Counts = slices.Sorted(maps.Keys(snap.Spaces)), snap.Counts
+	m.Only, m.Spaces, m.Counts = snap.Only, slices.Sorted(maps.Keys(snap.Spaces)), snap.Counts
 	for _, d := range snap.Damaged {
 		d.Why = api.WithoutWords(d.Why) // which an earlier version wrote down, perhaps of a shared server
 		m.Damaged = append(m.Damaged, d)
@@ -104,6 +106,7 @@ func (r *Registry) Export(ctx context.Context, id string, hidden func(member str
 	}
 	if hidden != nil {
 		members = slices.DeleteFunc(slices.Clone(members), func(f frozenMember) bool { return hidden(f.Server) })
+		m.Only = slices.DeleteFunc(slices.Clone(m.Only), hidden)
 		m.Counts = maps.Clone(m.Counts)
 		maps.DeleteFunc(m.Counts, func(server string, _ int) bool { return hidden(server) })
 		m.Damaged = slices.DeleteFunc(m.Damaged, func(d api.Damage) bool { return d.Server != "" && hidden(d.Server) })
@@ -293,7 +296,7 @@ func (r *Registry) readFile(ctx context.Context, snap *snapshot, dir string, rd 
 			return fmt.Errorf("server %q: %w", member.Server, err)
 		}
 	}
-	snap.Counts, snap.Damaged = m.Counts, readDamage(m.Damaged)
+	snap.Only, snap.Counts, snap.Damaged = m.Only, m.Counts, readDamage(m.Damaged)
 	snap.Owed = readOwed(m.Owed, snap.Damaged)
 	ordinals := m.Spaces
 	if m.Workspace {

@@ -59,6 +59,10 @@ type facts struct {
 	// Called names the servers whose instance the session called and no other gateway
 	// can go on with.
 	Called map[string]bool `json:"called,omitempty"`
+	// Listed says that the session was opened with a list of servers, which may change.
+	Listed bool `json:"listed,omitempty"`
+	// Left are the servers that were taken out of the session and may come back.
+	Left []leftServer `json:"left,omitempty"`
 	// Held says that the session ends with the gateway that opened it.
 	Held bool `json:"held,omitempty"`
 	// Creation is the mark of the request that made the session.
@@ -67,6 +71,9 @@ type facts struct {
 	// of an opened session is zero only where it comes from a version that made no
 	// folder for it.
 	Rev int64 `json:"rev,omitempty"`
+	// next are the servers that the session has once this is written down, by their key;
+	// empty for those that it has.
+	next string
 }
 
 // hadFolder reports whether a session of that kind had a folder when this was recorded: an
@@ -125,7 +132,7 @@ func (s *Session) record(f facts) (store.Session, error) {
 	}
 	return store.Session{
 		ID: s.ID, Owner: s.Owner, Kind: s.Kind, Created: s.Created, Used: s.Used(),
-		Parent: s.Parent, Token: s.token, Catalog: s.pin, Data: data,
+		Parent: s.Parent, Token: s.token, Catalog: s.pinned(), Data: data,
 	}, nil
 }
 
@@ -142,6 +149,9 @@ func (s *Session) change(ctx context.Context, edit func(*facts)) error {
 	edit(&f)
 	f.Rev++
 	rec, err := s.record(f)
+	if pin := f.next; pin != "" {
+		rec.Catalog, rec.Servers = pin, s.r.catalogs.Written(pin)
+	}
 	if err == nil {
 		// A caller that gave up meanwhile must not leave it open whether it was written.
 		err = s.r.o.Shared.PutSessions(context.WithoutCancel(ctx), rec)
@@ -152,6 +162,10 @@ func (s *Session) change(ctx context.Context, edit func(*facts)) error {
 	s.recordInFolder(rec)
 	s.mu.Lock()
 	changed := !f.Expires.Equal(s.facts.Expires)
+	if pin := f.next; pin != "" {
+		s.pin.Store(&pin)
+		f.next = ""
+	}
 	s.facts = f
 	s.mu.Unlock()
 	if changed {

@@ -80,7 +80,7 @@ func TestFlippedRecords(t *testing.T) {
 			if back == nil || back.Owner != owner || !back.Created.Equal(s.Created) || back.Parent != "" {
 				t.Fatalf("the session is %+v", back)
 			}
-			if got, _ := w.ByToken(token); got != back {
+			if got, _, _ := w.ByToken(token); got != back {
 				t.Error("its token is another")
 			}
 			if got := w.Describe(back, false); got.Labels["a"] != "b" {

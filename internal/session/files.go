@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,37 +106,38 @@ func (s *Session) actInSpace(ctx context.Context, req *upstream.Request, do func
 
 // GetFiles writes what is at a path of a place as an archive. Files that the host has are
 // read without starting or waking the member.
-func (s *Session) GetFiles(ctx context.Context, who, place, at string, w io.Writer, l workspace.Limits) error {
+func (s *Session) GetFiles(ctx context.Context, who, place, at string, w io.Writer, l workspace.Limits) (done workspace.Copied, err error) {
 	f, rest, err := s.still(ctx, place, at)
 	if err != nil {
-		return err
+		return done, err
 	}
 	if f != nil {
-		_, err := workspace.Pack(ctx, f, rest, w, l)
-		return FileError(place, at, err)
+		done, err = workspace.Pack(ctx, f, rest, w, l)
+		return done, FileError(place, at, err)
 	}
 	if _, err := s.alone(place, "cp"); err != nil {
-		return err
+		return done, err
 	}
 	in, err := s.In(place)
 	if err != nil {
-		return err
+		return done, err
 	}
 	defer in.InUse()()
 	ctx, leave, err := in.Enter(ctx, place, "") // which counts as no call
 	if err != nil {
-		return err
+		return done, err
 	}
 	defer leave()
 	up, _, err := s.Upstream(place)
 	if err != nil {
-		return err
+		return done, err
 	}
 	req := &upstream.Request{Method: driver.MethodPut, Who: who, Session: in.ID}
-	return FileError(place, at, up.Files(ctx, req, func(ctx context.Context, f driver.Filer, spec driver.Spec) error {
-		_, err := f.GetFiles(ctx, spec, at, w, l)
+	err = up.Files(ctx, req, func(ctx context.Context, f driver.Filer, spec driver.Spec) (err error) {
+		done, err = f.GetFiles(ctx, spec, at, w, l)
 		return err
-	}))
+	})
+	return done, FileError(place, at, err)
 }
 
 // ListFiles lists what is at a path of a place, without starting or waking the member.
@@ -231,7 +233,9 @@ func FileError(place, at string, err error) error {
 		e.Status = http.StatusNotFound
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		e.Kind = api.KindRefused
-	case errors.Is(err, workspace.ErrEscape), errors.As(err, &wrong):
+	case slices.Contains(strings.Split(at, "/"), ".."):
+	case errors.Is(err, workspace.ErrEscape), wrong != nil:
+		e.Status = http.StatusUnprocessableEntity // the request is right, and what is there can't be used
 	default:
 		e.Kind, e.Retryable = api.KindInfrastructure, true
 	}
@@ -266,8 +270,10 @@ func FileOf(name string, info workspace.Info) api.File {
 		f.Type = api.FileDir
 	case info.Mode&fs.ModeSymlink != 0:
 		f.Type, f.Target = api.FileLink, info.Target
-	default:
+	case info.Mode.IsRegular():
 		f.Type, f.Size = api.FileRegular, info.Size
+	default:
+		f.Type = api.FileOther
 	}
 	return f
 }

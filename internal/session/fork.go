@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -45,17 +46,22 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	if err := s.gate.outside(ctx); err != nil {
 		return nil, err
 	}
+	// The servers may be changed while the fork waits; each time it begins again.
+	for range 10 {
+		if forked, err := r.fork(ctx, s, o); !errors.Is(err, errChanged) {
+			return forked, err
+		}
+	}
+	return nil, &api.Error{Kind: api.KindRefused, Retryable: true, Message: fmt.Sprintf("the servers of session %s are being changed; try again", s.ID)}
+}
+
+func (r *Registry) fork(ctx context.Context, s *Session, o ForkOptions) (*Forked, error) {
+	pin := s.pinned()
 	carried, _, err := s.carried(toFork)
 	if err != nil {
 		return nil, err
 	}
 	cfg := r.Catalog().Config.Sessions
-	pin := s.pin
-	if pin == "" { // it followed the config until now; its children stay with this one
-		if pin, err = r.catalogs.Pin(s.Catalog()); err != nil {
-			return nil, err
-		}
-	}
 	owner := Owner{Name: s.Owner, Pinned: s.pinnedOwner}
 	if len(owner.Pinned) == 0 {
 		owner.Pinned = o.Pinned
@@ -86,10 +92,15 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 		defer cancel()
 		r.discard(gone, &m.frozen, dir)
 	}()
+	defer m.letGo()
+	if pin != "" && m.pin != pin {
+		giveBack()
+		return nil, errChanged
+	}
 	b.from = &m.frozen
 	parent := s.known()
 	f := facts{
-		Creation: o.Creation, Lease: parent.Lease,
+		Creation: o.Creation, Lease: parent.Lease, Listed: parent.Listed,
 		Owner: owner.Pinned, Labels: maps.Clone(parent.Labels), Idle: parent.Idle, Depth: parent.Depth + 1,
 		Servers: s.servers, Members: s.memberOptions, Auto: parent.Auto, From: parent.From, Damaged: m.Damaged, Owed: m.Owed, Used: m.Used,
 	}
@@ -107,7 +118,7 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	for range o.Count {
 		c := f
 		c.Labels = maps.Clone(f.Labels)
-		child := b.add(s.Owner, s.ID, pin, c, each)
+		child := b.add(s.Owner, s.ID, m.pin, c, each)
 		child.saw.last = s.saw.known()
 		ids = append(ids, child.ID)
 	}

@@ -153,7 +153,7 @@ func TestForkOfMany(t *testing.T) {
 	for i, c := range f.Children {
 		ids[c.ID], tokens[f.Tokens[i]] = true, true
 		sum := sha256.Sum256([]byte(f.Tokens[i]))
-		if found, _ := w.ByToken(hex.EncodeToString(sum[:])); found != c {
+		if found, _, _ := w.ByToken(hex.EncodeToString(sum[:])); found != c {
 			t.Errorf("the token of %s leads to %v", c.ID, found)
 		}
 		if i%20 == 0 {
@@ -170,7 +170,7 @@ func TestForkOfMany(t *testing.T) {
 	if got := w.m.passed("start mem"); got != 6 {
 		t.Errorf("%d were started", got)
 	}
-	if found, _ := w.ByToken(strings.Repeat("0", 64)); found != nil {
+	if found, _, _ := w.ByToken(strings.Repeat("0", 64)); found != nil {
 		t.Error("an unknown token leads to a session")
 	}
 }
@@ -222,7 +222,7 @@ func TestWhatForksInherit(t *testing.T) {
 			check(f.Children[1])
 			w.reopen("sessions: {ttl: 2h, idle: 1h}\n" + kept)
 			check(w.Get(f.Children[1].ID))
-			found, owner := w.ByToken(hex.EncodeToString(sum[:]))
+			found, owner, _ := w.ByToken(hex.EncodeToString(sum[:]))
 			if found == nil || found.ID != f.Children[1].ID || owner.Name != "ada" || string(owner.Pinned) != `{"role":"x"}` {
 				t.Errorf("after a restart the token leads to %v of %+v", found, owner)
 			}

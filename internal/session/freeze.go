@@ -24,6 +24,8 @@ type frozen struct {
 	Workspace *workspace.Frozen `json:"workspace,omitempty"`
 	// Spaces are the workspaces of further instances, by ordinal.
 	Spaces map[int]workspace.Frozen `json:"spaces,omitempty"`
+	// Only names the servers that the session was opened with; nil for all.
+	Only []string `json:"only,omitempty"`
 	// Counts says of which servers there are how many instances, where it is not
 	// one.
 	Counts map[string]int `json:"counts,omitempty"`
@@ -109,6 +111,8 @@ type moment struct {
 	frozen
 	call   int64         // the Seq of the last call before it
 	paused time.Duration // how long calls had to wait
+	pin    string        // the servers that the session had, by their key
+	letGo  func()        // of these, which are kept until then
 }
 
 // An act is what a session is frozen for, as it is called in a refusal.
@@ -186,8 +190,28 @@ func (s *Session) freeze(ctx context.Context, dir string, wait time.Duration, to
 	if err != nil {
 		return nil, err
 	}
+	if m.pin, m.letGo, err = s.keepServers(); err != nil {
+		gone, cancel := afterwards(ctx)
+		defer cancel()
+		s.r.discard(gone, &m.frozen, dir)
+		return nil, err
+	}
 	m.paused = time.Since(began)
 	return m, nil
+}
+
+// keepServers pins the servers of the session, and keeps them until they are let go of.
+func (s *Session) keepServers() (pin string, letGo func(), err error) {
+	if pin = s.pinned(); pin != "" {
+		return pin, s.r.catalogs.Keep(pin), nil
+	}
+	cat := s.Catalog()
+	letGo = s.r.catalogs.Keep(cat.Key())
+	if pin, err = s.r.catalogs.Pin(cat); err != nil {
+		letGo()
+		return "", nil, err
+	}
+	return pin, letGo, nil
 }
 
 // quiet waits until no call runs and keeps others out until thaw is called. After
@@ -260,7 +284,7 @@ func (s *Session) capture(ctx context.Context, dir string, running map[string]dr
 	if err := makeFolder(dir); err != nil {
 		return nil, err
 	}
-	m := &moment{frozen: frozen{Members: make([]frozenMember, len(take)), Shared: shared}, call: s.r.lastCall()}
+	m := &moment{frozen: frozen{Members: make([]frozenMember, len(take)), Only: s.servers, Shared: shared}, call: s.r.lastCall()}
 	now := s.known()
 	m.Counts, m.Damaged, m.Owed, m.Used = s.counts(), now.Damaged, now.Owed, now.Used
 	var spaces []int

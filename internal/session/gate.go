@@ -150,26 +150,9 @@ func (g *gate) freeze(ctx context.Context, wait time.Duration) (thaw func(), err
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	for {
-		g.mu.Lock()
-		if g.shut != nil {
-			g.mu.Unlock()
-			return nil, g.shut
-		}
-		if g.thawed == nil {
-			g.thawed = make(chan struct{})
-			g.mu.Unlock()
-			break
-		}
-		other := g.thawed
-		g.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, &api.Error{Kind: api.KindTimeout, Retryable: true, Message: "another fork, snapshot or rewind of the session is still running"}
-		}
+	if thaw, err = g.shutDoor(ctx); err != nil {
+		return nil, err
 	}
-	thaw = g.thaw()
 	for {
 		g.mu.Lock()
 		if g.shut != nil {
@@ -201,6 +184,38 @@ func (g *gate) freeze(ctx context.Context, wait time.Duration) (thaw func(), err
 			return nil, &api.Error{Kind: api.KindTimeout, Retryable: true, Message: fmt.Sprintf("%s did not end within %s; forks, snapshots and rewinds wait for running calls, for as long as the request's wait or sessions.fork_wait says", what, wait.Round(time.Millisecond))}
 		}
 	}
+}
+
+// shutDoor keeps calls that come outside until thaw is called. One waits for the other.
+func (g *gate) shutDoor(ctx context.Context) (thaw func(), err error) {
+	for {
+		g.mu.Lock()
+		if g.shut != nil {
+			g.mu.Unlock()
+			return nil, g.shut
+		}
+		other := g.thawed
+		if other == nil {
+			g.thawed = make(chan struct{})
+			g.mu.Unlock()
+			return g.thaw(), nil
+		}
+		g.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, &api.Error{Kind: api.KindTimeout, Retryable: true, Message: "another fork, snapshot, rewind or change of the servers of the session is still running"}
+		}
+	}
+}
+
+// stop keeps calls that come, freezes and other stops out until thaw is called, and
+// waits for no call that is inside. It waits for a running freeze, as long as wait and
+// ctx last.
+func (g *gate) stop(ctx context.Context, wait time.Duration) (thaw func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return g.shutDoor(ctx)
 }
 
 // freezeNow is freeze that makes no call wait for it: it fails where a call is

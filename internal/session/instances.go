@@ -141,4 +141,17 @@ func (r *Registry) startEager(sessions []*Session) {
 			}
 		}
 	}
+	for _, s := range sessions {
+		s.joinEager(func(e *catalog.Entry) bool { return e.Inline })
+	}
+}
+
+// joinEager makes the session's holds on those of its eager servers that are chosen,
+// which start them.
+func (s *Session) joinEager(choose func(*catalog.Entry) bool) {
+	for _, e := range s.Catalog().Entries {
+		if on, _ := e.On(); on && e.Eager && choose(e) && s.starts(e.ID) {
+			_, _, _ = s.Upstream(e.ID)
+		}
+	}
 }

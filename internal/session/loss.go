@@ -27,6 +27,7 @@ const (
 	whyIdle     = "the session was not used, and the gateway ended its servers"
 	whyReloaded = "the config of the server was changed, or it was removed"
 	whyOff      = "the server was switched off"
+	whyTaken    = "the server was taken out of the session"
 	whyForked   = "it ended while the session was being forked"
 	whyKilled   = "the gateway was killed, and what it had to do with the server ended with it"
 )
@@ -192,7 +193,7 @@ func (r *Registry) loseHandle(h store.Handle) {
 		}
 		seen[id] = true
 		d := api.Damage{Server: h.Server, Why: whyReloaded, Kept: api.KeptNothing}
-		if e := s.Catalog().Entry(h.Server); e != nil {
+		if e := s.everEntry(h.Server); e != nil {
 			if d = lossOf(e, whyReloaded, e.Kept()); s.fits(e) != h.SpecHash && (h.SpecHash == e.Hash || strings.HasPrefix(h.SpecHash, e.Hash+" ")) {
 				continue // it worked on a state from before a rewind
 			}
@@ -396,8 +397,9 @@ func (s *Session) noteCalled(server string) {
 // loseCalled reports what a gateway that was killed took along.
 func (r *Registry) loseCalled() {
 	for _, s := range r.sessions {
-		for server := range s.known().Called {
-			e := s.Catalog().Entry(server)
+		f := s.known()
+		for server := range f.everCalled() {
+			e := s.everEntry(server)
 			if e == nil || e.Kept() == "" {
 				continue
 			}

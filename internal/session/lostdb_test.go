@@ -121,7 +121,7 @@ func TestOlderDatabase(t *testing.T) {
 	w.remembers("what was rewound since", w.Get(rewound.ID), "first")
 	w.remembers("what was opened since", w.Get(later.ID), "newer")
 	sum := sha256.Sum256([]byte(token))
-	if s, _ := w.ByToken(hex.EncodeToString(sum[:])); s == nil || s.ID != rewound.ID {
+	if s, _, _ := w.ByToken(hex.EncodeToString(sum[:])); s == nil || s.ID != rewound.ID {
 		t.Error("the token that was made since is not known")
 	}
 	if w.Get(closed.ID) != nil {

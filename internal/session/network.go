@@ -20,11 +20,17 @@ func (r *Registry) Network(ctx context.Context, n driver.Network) {
 	if s != nil {
 		owner = s.Owner
 		catalogs = append(catalogs, s.Catalog())
+		if own := s.own.Governor(n.Server); own != nil {
+			w = own
+		}
 	} else if n.Session != "" {
 		// Connections end with their session, and are heard of a moment later.
 		rec, ok, err := r.o.Shared.Session(ctx, n.Session)
 		if err == nil && ok {
 			owner = rec.Owner
+		}
+		if own := r.past.governor(n.Session, n.Server); own != nil {
+			w = own
 		}
 	}
 	for _, c := range catalogs {

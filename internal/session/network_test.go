@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,5 +74,39 @@ func TestNetwork(t *testing.T) {
 	}
 	if hosts != 5 {
 		t.Errorf("%d connections are in the journal", hosts)
+	}
+}
+
+// Connections of a session's own server are recorded as its definition says, also after
+// it was taken out and after the session's end.
+func TestNetworkOfASessionsOwn(t *testing.T) {
+	w := recording(t, strings.Replace(kept, "servers:", "journal: {mode: \"off\"}\nservers:", 1))
+	ctx := t.Context()
+	yaml := kept
+	s := w.agent(agentID, listed(t, yaml, scratch))
+	conn := func(host string) {
+		w.Network(ctx, driver.Network{Server: "scratch", Session: s.ID, Host: host, Port: 443, Allowed: true, Began: time.Now()})
+	}
+	set(t, s, "scratch", "it", "1")
+	conn("first.example")
+	w.adapted(s, listed(t, yaml))
+	conn("taken.example")
+	if err := w.CloseSession(ctx, s); err != nil {
+		t.Fatal(err)
+	}
+	conn("late.example")
+	list, err := w.journal.List(ctx, store.CallFilter{Server: "scratch"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hosts []string
+	for _, e := range list {
+		if e.Method == driver.MethodNetwork {
+			hosts = append(hosts, e.Name)
+		}
+	}
+	slices.Sort(hosts)
+	if got := strings.Join(hosts, " "); got != "first.example:443 late.example:443 taken.example:443" {
+		t.Errorf("in the journal are %q", got)
 	}
 }

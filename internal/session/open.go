@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -38,12 +39,20 @@ type OpenOptions struct {
 	Labels  map[string]string
 	TTL     time.Duration
 	Idle    time.Duration
-	Servers []string // only these; nil for all
+	Servers []string // only these; nil for those of the snapshot, or all
 	Eager   bool
 	Members map[string]catalog.Member // more about some servers, by their ids
 	Auto    *config.Autosnapshot      // nil for the config's
 	Wait    time.Duration
 	Lease   string // by its id; empty for none
+	// ID is the one that the session is to have; empty for a new one. See OpenAs.
+	ID string
+	// List has the session have these servers and no others; nil for Servers. There may
+	// be none.
+	List *catalog.List
+	// Secrets is called when the registry's Servers has the session's own, before any of
+	// them is started; nil for nothing.
+	Secrets func()
 	// Held has the session closed at the next start of a gateway: what it is opened for
 	// does not outlive this one. Forks are not held.
 	Held bool
@@ -65,7 +74,10 @@ func (r *Registry) OpenSession(ctx context.Context, o OpenOptions) (*Session, st
 	if err != nil {
 		return nil, "", err
 	}
-	if err := b.make(ctx); err != nil {
+	err = b.make(ctx)
+	b.letGo()
+	if err != nil {
+		r.dropServers(ctx, b.children[0].pinned())
 		return nil, "", err
 	}
 	r.missAnew(b.children[0], b.taken)
@@ -95,13 +107,27 @@ type opening struct {
 	failed   map[string]bool // eager members that don't run in the parent either
 	events   func(s *Session) []store.Event
 	besides  []store.Event // of others, written with them
+	id       string        // the one that was asked for; empty for a new one each
+	own      *catalog.Home // of the one session; nil for one each
+	letGo    func()        // of its servers, which are kept until then
 }
 
 // begin checks what is asked for, and takes the room for it.
-func (r *Registry) begin(ctx context.Context, o OpenOptions) (*opening, error) {
+func (r *Registry) begin(ctx context.Context, o OpenOptions) (_ *opening, err error) {
+	if o.ID == "" {
+		o.ID = newID()
+	}
+	own, letGo, pin := catalog.NewHome(o.ID), func() {}, ""
+	defer func() {
+		if err != nil {
+			own.Close()
+			letGo()
+			r.dropServers(ctx, pin)
+		}
+	}()
 	cat := r.Catalog()
 	cfg := cat.Config.Sessions
-	pin, from, taken := "", (*frozen)(nil), time.Time{}
+	from, taken := (*frozen)(nil), time.Time{}
 	lease, err := r.usableLease(o.Owner.Name, o.Lease)
 	if err != nil {
 		return nil, err
@@ -111,30 +137,52 @@ func (r *Registry) begin(ctx context.Context, o OpenOptions) (*opening, error) {
 		if snap == nil {
 			return nil, noSnapshot(o.From)
 		}
-		if pin = snap.Catalog; pin != "" {
-			if _, err := r.catalogs.Unpin(ctx, pin); err != nil {
+		from, taken, pin = &snap.frozen, snap.Created, snap.Catalog
+	}
+	switch {
+	case o.List != nil:
+		var before []config.Server
+		if from != nil {
+			if before, err = r.listOf(ctx, pin, from.Only); err != nil {
 				return nil, fmt.Errorf("snapshot %s: %w", o.From, err)
 			}
 		}
-		from, taken = &snap.frozen, snap.Created
-	}
-	if pin == "" { // also from one that came from elsewhere
+		c, release, err := r.catalogs.Compose(cat, before, *o.List)
+		if err != nil {
+			return nil, err
+		}
+		pin, letGo = c.Key, release
+		if o.Secrets != nil && len(o.List.Inline) > 0 {
+			o.Secrets()
+		}
+	case pin != "":
+		letGo = r.catalogs.Keep(pin)
+		if _, err := r.catalogs.Unpin(ctx, pin); err != nil {
+			return nil, fmt.Errorf("snapshot %s: %w", o.From, err)
+		}
+	default: // also from one that came from elsewhere
+		letGo = r.catalogs.Keep(cat.Key())
 		if pin, err = r.catalogs.Pin(cat); err != nil {
 			return nil, err
 		}
 	}
 	servers := slices.Sorted(slices.Values(o.Servers))
+	missing := "there is no server %.64q; `tine servers` lists them"
+	if len(servers) == 0 && from != nil && o.List == nil {
+		servers = slices.Sorted(slices.Values(from.Only))
+		missing = "the snapshot was made with server %.64q, which there is not here; add it to the config, or name the servers that the session shall have"
+	}
 	for _, id := range servers {
-		if r.catalogs.View(cat, pin, nil, nil).Entry(id) == nil {
-			return nil, &api.Error{Kind: api.KindInvalid, Server: id, Message: fmt.Sprintf("there is no server %q; `tine servers` lists them", id)}
+		if r.catalogs.View(cat, pin, nil, nil, own).Entry(id) == nil {
+			return nil, &api.Error{Kind: api.KindInvalid, Server: id, Message: fmt.Sprintf(missing, id)}
 		}
 	}
-	members, err := r.settled(r.catalogs.View(cat, pin, slices.Compact(servers), nil), &o, from)
+	members, err := r.settled(r.catalogs.View(cat, pin, slices.Compact(servers), nil, own), &o, from)
 	if err != nil {
 		return nil, err
 	}
 	f := facts{
-		Members: members, Lease: lease, Held: o.Held,
+		Members: members, Lease: lease, Held: o.Held, Listed: o.List != nil,
 		Owner: o.Owner.Pinned, Labels: o.Labels, Idle: o.Idle, From: o.From, Servers: slices.Compact(servers), Auto: o.Auto, Creation: o.Creation,
 	}
 	if ttl := choose(o.TTL, cfg.TTL); ttl > 0 {
@@ -142,9 +190,9 @@ func (r *Registry) begin(ctx context.Context, o OpenOptions) (*opening, error) {
 	}
 	if from != nil {
 		f.Used = from.Used
-		f.Damaged, f.Owed = from.losses(r.catalogs.View(cat, pin, f.Servers, f.Members))
+		f.Damaged, f.Owed = from.losses(r.catalogs.View(cat, pin, f.Servers, f.Members, own))
 	}
-	b := &opening{r: r, owner: o.Owner, from: from, snapshot: o.From, taken: taken, eager: o.Eager}
+	b := &opening{r: r, owner: o.Owner, from: from, snapshot: o.From, taken: taken, eager: o.Eager, id: o.ID, own: own, letGo: letGo}
 	b.events = func(s *Session) []store.Event {
 		all := []store.Event{r.event(s.ID, eventOpened, eventData{Snapshot: o.From})}
 		for _, d := range f.Damaged {
@@ -154,7 +202,7 @@ func (r *Registry) begin(ctx context.Context, o OpenOptions) (*opening, error) {
 	}
 	carried := b.carried()
 	each := make(map[string]need)
-	for _, e := range r.catalogs.View(cat, pin, f.Servers, f.Members).Entries {
+	for _, e := range r.catalogs.View(cat, pin, f.Servers, f.Members, own).Entries {
 		if b.starts(e, carried[e.ID]) {
 			each[e.ID] = needOf(e)
 		}
@@ -230,9 +278,13 @@ func (r *Registry) uncount(owner string, count int) {
 // add puts one more session on its way.
 func (b *opening) add(owner, parent, pin string, f facts, each map[string]need) *Session {
 	f.Rev = 1 // it has a folder
-	s := b.r.newSession(newID(), owner, KindOpened, time.Now().UTC(), f)
+	s := b.r.newSession(cmp.Or(b.id, newID()), owner, KindOpened, time.Now().UTC(), f)
+	if b.own != nil {
+		s.own = b.own
+	}
 	token, hash := newToken()
-	s.Parent, s.pin, s.servers, s.memberOptions, s.token, s.reserved = parent, pin, f.Servers, f.Members, hash, maps.Clone(each)
+	s.Parent, s.servers, s.memberOptions, s.token, s.reserved = parent, f.Servers, f.Members, hash, maps.Clone(each)
+	s.pin.Store(&pin)
 	b.children, b.tokens = append(b.children, s), append(b.tokens, token)
 	return s
 }
@@ -422,7 +474,7 @@ func (b *opening) register(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		rec.Servers = r.catalogs.Written(s.pin)
+		rec.Servers = r.catalogs.Written(s.pinned())
 		recs = append(recs, rec)
 		events = append(events, b.events(s)...)
 	}
@@ -447,6 +499,7 @@ func (b *opening) register(ctx context.Context) error {
 	if err := r.o.Shared.PutEvents(ctx, append(events, b.besides...)...); err != nil {
 		r.o.Log.Warn("what happened to a session is not recorded", "err", err)
 	}
+	r.o.Hub.Wrote()
 	r.mu.Lock()
 	if r.closed { // it would not end them
 		r.mu.Unlock()
@@ -460,7 +513,7 @@ func (b *opening) register(ctx context.Context) error {
 	}
 	for _, s := range b.children {
 		r.sessions[s.ID] = s
-		r.tokens[s.token] = s
+		r.tokens[s.token] = tokenHolder{s: s}
 	}
 	r.mu.Unlock()
 	for _, s := range b.children {
@@ -505,6 +558,7 @@ func (r *Registry) removeState(ctx context.Context, s *Session) {
 	}
 	r.finish(s, (*upstream.Upstream).Close)
 	shares, members := s.known().Shares, s.members()
+	s.eraseLeft(ctx)
 	_ = atOnce(len(members), func(i int) error {
 		e := members[i]
 		if origin := shares[e.ID]; origin != "" {
@@ -521,4 +575,5 @@ func (r *Registry) removeState(ctx context.Context, s *Session) {
 		return nil
 	})
 	r.clearHome(s.ID)
+	r.past.add(s)
 }

@@ -26,24 +26,25 @@ func (s *Session) counts() map[string]int {
 	return out
 }
 
-// holdsOn returns the session's holds on a server, on each instance one.
-func (s *Session) holdsOn(server string) []*upstream.Upstream {
+// holdsOn returns the session's holds on a server, on each instance one: on that of the
+// config, or on the session's own of that name.
+func (s *Session) holdsOn(server string, inline bool) []*upstream.Upstream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []*upstream.Upstream
 	for id, p := range s.parts {
-		if base, _ := catalog.SplitMember(id); base == server {
+		if base, _ := catalog.SplitMember(id); base == server && p.inline == inline {
 			out = append(out, p.up)
 		}
 	}
 	return out
 }
 
-// joinAll makes the session's holds on all instances of a server, where they may
-// be started for its owner.
+// joinAll makes the session's holds on all instances of a server of the config, where
+// they may be started for its owner.
 func (s *Session) joinAll(server string) {
 	for _, e := range s.Catalog().Entries {
-		if e.Base() == server && s.starts(e.ID) {
+		if e.Base() == server && !e.Inline && s.starts(e.ID) {
 			_, _, _ = s.Upstream(e.ID)
 		}
 	}

@@ -32,6 +32,7 @@ func (r *Registry) reap() {
 		r.stock.fill()
 		r.dropLearners(r.Catalog())
 		now := time.Now()
+		r.sweepMinted(r.life, now)
 		for _, s := range r.Sessions() {
 			switch why := r.over(s, now); {
 			case s.isClosed(): // another close is about it

@@ -42,6 +42,7 @@ type Shared interface {
 	store.Overrides
 	store.Creations
 	store.Leases
+	store.SessionTokens
 	store.ToolLists
 }
 
@@ -81,6 +82,10 @@ type Options struct {
 	// Unfit hears of a memory that does not fit. Where it returns true the server begins
 	// anew at once: its front tells what is lost. Nil has a call told first.
 	Unfit func(server, why string) bool
+	// Hub hears of events that are written, and of how servers are doing; nil for none.
+	Hub *store.Hub
+	// Closed hears of each session whose end is written down; nil for none.
+	Closed func(session string)
 	// Learn has servers that nothing is known of asked for their lists from the start.
 	Learn bool
 	Log   *slog.Logger
@@ -118,7 +123,7 @@ type Registry struct {
 	defaults map[string]*Session        // by owner and name
 	shared   map[string]*part           // by server
 	ending   map[string][]chan struct{} // by server, of shared ones that were replaced
-	tokens   map[string]*Session        // by the hash of their token
+	tokens   map[string]tokenHolder     // by their hashes
 	joints   map[string]*joint          // by origin and server
 	// sharedStates are the marks of the states in the home that all sessions share.
 	sharedStates map[string]string
@@ -129,6 +134,9 @@ type Registry struct {
 	started    time.Time
 	defaulting sync.Mutex // held while a default session is made
 	snapshots  map[string]*snapshot
+	// beginning are sessions that are being opened with an id that was given.
+	beginning map[string]chan struct{}
+	past      pastHomes
 	// unsure says that there are files on the disk of which it is not known what
 	// they need; only at the start.
 	unsure   bool
@@ -161,9 +169,9 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 	r := &Registry{
 		o: o, sessions: make(map[string]*Session),
 		defaults: make(map[string]*Session), shared: make(map[string]*part), ending: make(map[string][]chan struct{}),
-		tokens: make(map[string]*Session),
+		tokens: make(map[string]tokenHolder),
 		joints: make(map[string]*joint), unrecorded: make(map[string]*Session), unserved: make(map[string]Unserved), started: time.Now(), snapshots: make(map[string]*snapshot),
-		leases:   make(map[string]*lease),
+		leases: make(map[string]*lease), beginning: make(map[string]chan struct{}),
 		perOwner: make(map[string]int),
 		unsure:   o.Restored,
 	}
@@ -174,7 +182,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 	r.limit(cfg)
 	r.life, r.end = context.WithCancel(context.Background())
 	r.catalogs = catalog.New(catalog.Options{
-		Drivers: o.Drivers, Store: o.Shared, States: o.States, Record: o.Record, Starts: o.Starts, InUse: r.views, Log: o.Log,
+		Drivers: o.Drivers, Store: o.Shared, States: o.States, Record: o.Record, Starts: o.Starts, InUse: r.views, Changed: r.serverChanged, Log: o.Log,
 	})
 	overrides, err := o.Shared.Overrides(ctx)
 	if err != nil {
@@ -269,7 +277,7 @@ func (r *Registry) newSession(id, owner, kind string, created time.Time, f facts
 	s := &Session{
 		ID: id, Owner: owner, Kind: kind, Created: created, name: f.Name, caps: f.Caps, pinnedOwner: f.Owner, facts: f, r: r,
 		parts: make(map[string]*part), ending: make(map[string][]chan struct{}), watchers: make(map[*watch]struct{}),
-		ahead: make(map[string]*ahead), lease: r.leaseOf(f.Lease),
+		ahead: make(map[string]*ahead), lease: r.leaseOf(f.Lease), own: catalog.NewHome(id),
 	}
 	s.Touch()
 	return s
@@ -293,7 +301,20 @@ func (r *Registry) Sessions() []*Session {
 	return out
 }
 
-// Upstreams returns every hold on a server: shared, of a session, or of neither.
+// UpstreamsOf returns every hold on an entry's server: in all sessions, or of one that
+// stands in no config in its own.
+func (r *Registry) UpstreamsOf(e *catalog.Entry) []*upstream.Upstream {
+	if !e.Inline {
+		return r.Upstreams(e.ID)
+	}
+	if s := r.Get(e.Session()); s != nil {
+		return s.holdsOn(e.Base(), true)
+	}
+	return nil
+}
+
+// Upstreams returns every hold on a server of the config: shared, of a session, or of
+// neither.
 func (r *Registry) Upstreams(id string) []*upstream.Upstream {
 	r.mu.Lock()
 	var out []*upstream.Upstream
@@ -306,7 +327,7 @@ func (r *Registry) Upstreams(id string) []*upstream.Upstream {
 	}
 	r.mu.Unlock()
 	for _, s := range sessions {
-		for _, up := range s.holdsOn(id) {
+		for _, up := range s.holdsOn(id, false) {
 			if !slices.Contains(out, up) {
 				out = append(out, up)
 			}

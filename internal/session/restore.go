@@ -46,6 +46,9 @@ func (r *Registry) restore(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := r.restoreMinted(ctx); err != nil {
+		return err
+	}
 	if err := r.unmark(ctx); err != nil {
 		return err
 	}
@@ -72,7 +75,7 @@ func (r *Registry) restore(ctx context.Context) error {
 	}
 	err = joined(atMost(parallel, len(leave), func(i int) error {
 		h := leave[i]
-		kept, err := r.endInstance(ctx, h, r.fitting(h) != nil)
+		kept, err := r.endInstance(ctx, h, r.fitting(h) != nil || r.leftFits(h))
 		if err != nil {
 			r.o.Log.Warn("instance of an earlier gateway not ended", "server", h.Server, "err", err)
 			return nil
@@ -114,7 +117,7 @@ func (r *Registry) restore(ctx context.Context) error {
 		}
 		s := r.sessions[h.Session]
 		e := s.Catalog().Entry(h.Server)
-		s.parts[e.ID] = &part{up: r.newUpstream(e, owned{s: s}, &h)}
+		s.parts[e.ID] = &part{up: r.newUpstream(e, owned{s: s}, &h), inline: e.Inline}
 	}
 	return nil
 }
@@ -134,7 +137,9 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 	}
 	r.restoreLease(rec, f.Lease)
 	s := r.newSession(rec.ID, rec.Owner, rec.Kind, rec.Created, f)
-	s.Parent, s.pin, s.servers, s.memberOptions, s.token = rec.Parent, rec.Catalog, f.Servers, f.Members, rec.Token
+	s.Parent, s.servers, s.memberOptions, s.token = rec.Parent, f.Servers, f.Members, rec.Token
+	pin := rec.Catalog
+	s.pin.Store(&pin)
 	s.used.Store(rec.Used.UnixNano())
 	s.recorded.Store(rec.Used.UnixNano())
 	if _, err := os.Lstat(r.home(s.ID)); errors.Is(err, fs.ErrNotExist) && s.Kind == KindOpened {
@@ -145,8 +150,8 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 	if f.Held {
 		why = whyHeld
 	}
-	if why == "" && s.pin != "" {
-		if _, err := r.catalogs.Unpin(ctx, s.pin); errors.Is(err, catalog.ErrNotRecorded) {
+	if why == "" && rec.Catalog != "" {
+		if _, err := r.catalogs.Unpin(ctx, rec.Catalog); errors.Is(err, catalog.ErrNotRecorded) {
 			r.withoutServers(rec, err)
 			return nil
 		} else if err != nil {
@@ -173,12 +178,17 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 			r.defaults[key] = s
 		}
 	case KindOpened:
-		r.tokens[s.token] = s
+		r.tokens[s.token] = tokenHolder{s: s}
 		r.opened++
 		r.perOwner[s.Owner]++
 	}
 	for server, origin := range f.Shares {
 		r.joint(origin, server, s.ID)
+	}
+	for _, l := range f.Left {
+		for server, origin := range l.Shares {
+			r.joint(origin, server, s.ID)
+		}
 	}
 	return nil
 }

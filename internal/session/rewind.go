@@ -58,6 +58,7 @@ func (r *Registry) Rewind(ctx context.Context, s *Session, id string, wait time.
 		return err
 	}
 	s.swapParts(ctx, changed, old, open)
+	s.eraseRewound(ctx, old.Left)
 	r.note(ctx, r.event(s.ID, eventRewound, eventData{Snapshot: id, To: snap.Call}))
 	s.Touch()
 	return nil
@@ -79,6 +80,10 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*catal
 	}
 	version := newID()[len("ses_"):]
 	home := r.home(s.ID)
+	then, err := s.definedIn(ctx, snap)
+	if err != nil {
+		return nil, nil, err
+	}
 	var work, gone []func(context.Context) error
 	var made sync.Map // marks, by folder
 	undo := func() {
@@ -91,7 +96,7 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*catal
 	}
 	for _, m := range snap.Members {
 		e := s.Catalog().Entry(m.Server)
-		if e == nil || !e.Own() || e.Keeper() == nil || next.States[e.ID] == "" {
+		if e == nil || !e.Own() || e.Keeper() == nil || next.States[e.ID] == "" || !then.has(e.ID) {
 			continue
 		}
 		dir := filepath.Join(home, next.States[e.ID])
@@ -102,6 +107,19 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*catal
 		})
 		gone = append(gone, func(ctx context.Context) error {
 			r.erase(ctx, e, dir)
+			return nil
+		})
+	}
+	left := s.rewindLeft(old.Left, snap, then)
+	for _, seed := range left.seeds {
+		dir := filepath.Join(home, seed.folder)
+		work = append(work, func(ctx context.Context) error {
+			mark, err := r.seed(ctx, seed.e, s.ID, dir, driver.Source{From: &seed.from})
+			made.Store(seed.folder, mark)
+			return err
+		})
+		gone = append(gone, func(ctx context.Context) error {
+			r.erase(ctx, seed.e, dir)
 			return nil
 		})
 	}
@@ -127,12 +145,12 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*catal
 		undo()
 		return nil, nil, r.snapshotLost(snap.ID, err)
 	}
-	err := s.change(ctx, func(f *facts) {
+	err = s.change(ctx, func(f *facts) {
 		back := func(server string) bool {
 			return server == "" || slices.ContainsFunc(changed, func(e *catalog.Entry) bool { return e.ID == server })
 		}
 		// What others use as well does not go back, and stays as damaged as it is.
-		damaged := slices.DeleteFunc(slices.Clone(snap.Damaged), func(d api.Damage) bool { return !back(d.Server) })
+		damaged := slices.DeleteFunc(slices.Clone(snap.Damaged), func(d api.Damage) bool { return !back(d.Server) || !then.has(d.Server) })
 		for _, d := range f.Damaged {
 			if !back(d.Server) {
 				damaged = append(damaged, d)
@@ -144,6 +162,12 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*catal
 				delete(f.Made, was)
 			}
 		}
+		for _, l := range left.over {
+			for _, name := range l.States {
+				delete(f.Made, name)
+			}
+		}
+		f.Left = left.stay
 		made.Range(func(name, mark any) bool {
 			if f.Made == nil {
 				f.Made = make(map[string]string)
@@ -155,7 +179,7 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*catal
 		f.Unfit = maps.Clone(f.Unfit)
 		maps.DeleteFunc(f.Owed, func(server string, _ pendingLoss) bool { return back(server) })
 		for server, loss := range snap.Owed {
-			if back(server) && !f.heard(server, loss) {
+			if back(server) && then.has(server) && !f.heard(server, loss) {
 				if f.Owed == nil {
 					f.Owed = make(map[string]pendingLoss)
 				}

@@ -33,11 +33,12 @@ type Session struct {
 	Parent        string // the session it was forked from
 	Created       time.Time
 	name          string                    // of a durable one; empty for a default session
-	pin           string                    // the servers it was made with; empty to follow the config
+	pin           atomic.Pointer[string]    // the servers it has, by their key; empty to follow the config
 	servers       []string                  // only these of them; nil for all
 	memberOptions map[string]catalog.Member // more about some of them
 	token         string                    // sha256 of its token in hex; empty without; changed with changing and r.mu held
 	lease         *lease                    // nil for none
+	minted        map[string]*minted        // further tokens, by id; guarded by r.mu
 	// pinnedOwner is what the edge needs to let its token in.
 	pinnedOwner []byte
 	// caps are the capabilities of the one client there is; nil when there may
@@ -45,8 +46,9 @@ type Session struct {
 	caps []byte
 
 	r    *Registry
-	used atomic.Int64 // unix nanoseconds
-	busy atomic.Int64 // how many use it right now, see InUse
+	own  *catalog.Home // of servers that stand in no config
+	used atomic.Int64  // unix nanoseconds
+	busy atomic.Int64  // how many use it right now, see InUse
 	// recorded is the use that the store knows of.
 	recorded atomic.Int64
 	calls    atomic.Int64
@@ -85,6 +87,7 @@ type part struct {
 	ended  chan struct{} // closed when one that was retired is over; nil before
 	// borrowed says that it is the default session's; see implicit.go.
 	borrowed bool
+	inline   bool // the server stands in no config
 }
 
 // A Watcher hears what the servers of a session say outside of any call.
@@ -104,16 +107,25 @@ type watch struct{ w Watcher }
 
 // Catalog returns the servers as this session sees them now.
 func (s *Session) Catalog() *catalog.Catalog {
-	cur := s.r.Catalog()
-	if s.pin == "" && len(s.servers) == 0 && len(s.memberOptions) == 0 {
+	cur, pin := s.r.Catalog(), s.pinned()
+	if pin == "" && len(s.servers) == 0 && len(s.memberOptions) == 0 {
 		return cur
 	}
-	if v := s.view.Load(); v != nil && v.Current(cur) {
+	if v := s.view.Load(); v != nil && v.Current(cur) && v.Of(pin) {
 		return v
 	}
-	v := s.r.catalogs.View(cur, s.pin, s.servers, s.memberOptions)
+	v := s.r.catalogs.View(cur, pin, s.servers, s.memberOptions, s.own)
 	s.view.Store(v)
 	return v
+}
+
+// pinned is the key of the servers that the session has; empty where it follows the
+// config.
+func (s *Session) pinned() string {
+	if pin := s.pin.Load(); pin != nil {
+		return *pin
+	}
+	return ""
 }
 
 // SetCapabilities says what the one client of the session can do, before its
@@ -257,7 +269,7 @@ var errChanged = errors.New("the server was just changed")
 func (s *Session) hold(id string) (*upstream.Upstream, *catalog.Entry, error) {
 	e := s.Catalog().Entry(id)
 	if e == nil {
-		return nil, nil, &api.Error{Kind: api.KindInvalid, Server: id, Message: fmt.Sprintf("there is no server %q", id)}
+		return nil, nil, s.notThere(id)
 	}
 	if on, why := e.On(); !on {
 		return nil, e, &api.Error{Kind: api.KindRefused, Server: id, Message: fmt.Sprintf("server %q is off: %s", id, why)}
@@ -288,7 +300,7 @@ func (s *Session) join(e *catalog.Entry) (*upstream.Upstream, *catalog.Entry, er
 	if p := s.parts[e.ID]; p != nil {
 		return p.up, e, nil
 	}
-	p := &part{}
+	p := &part{inline: e.Inline}
 	switch origin := s.facts.Shares[e.ID]; {
 	case e.Shares():
 		up, err := s.r.sharedUpstream(e)

@@ -81,10 +81,6 @@ func (r *Registry) takeSnapshot(ctx context.Context, s *Session, o SnapshotOptio
 	if err := r.snapshotFits(s.Owner, o.Name, ring); err != nil {
 		return nil, err
 	}
-	pin, err := s.pinned()
-	if err != nil {
-		return nil, err
-	}
 	id := newSnapshotID()
 	dir := filepath.Join(r.snapshotHome(), id)
 	wait, explain := r.patience(o.Wait, r.Catalog().Config.Sessions.ForkWait)
@@ -92,10 +88,11 @@ func (r *Registry) takeSnapshot(ctx context.Context, s *Session, o SnapshotOptio
 	if err != nil {
 		return nil, explain(err)
 	}
+	defer m.letGo()
 	snap := &snapshot{
 		Snapshot: store.Snapshot{
 			ID: id, Name: o.Name, Owner: s.Owner, Session: s.ID, Created: time.Now().UTC(),
-			Auto: auto, Size: m.size(), Call: m.call, Catalog: pin,
+			Auto: auto, Size: m.size(), Call: m.call, Catalog: m.pin,
 		},
 		frozen: m.frozen, Labels: o.Labels, creation: o.Creation,
 	}
@@ -107,14 +104,6 @@ func (r *Registry) takeSnapshot(ctx context.Context, s *Session, o SnapshotOptio
 	r.note(ctx, e)
 	s.Touch()
 	return snap, nil
-}
-
-// pinned is the key of the servers the session is made of.
-func (s *Session) pinned() (string, error) {
-	if s.pin != "" {
-		return s.pin, nil
-	}
-	return s.r.catalogs.Pin(s.Catalog())
 }
 
 // minWeight is what a snapshot counts at least: its record has to be kept too.
@@ -277,6 +266,9 @@ func (r *Registry) DeleteSnapshot(ctx context.Context, id string) error {
 	r.mu.Unlock()
 	if now {
 		r.remove(snap)
+	}
+	if snap != nil {
+		r.dropServers(ctx, snap.Catalog)
 	}
 	return nil
 }

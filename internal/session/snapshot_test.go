@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -249,4 +250,34 @@ func TestSnapshotQuota(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// A session from a snapshot has the servers of the session that it was made of, unless others
+// are named.
+func TestASnapshotKeepsItsServers(t *testing.T) {
+	w := newWorld(t, kept)
+	snap := w.frozen(w.opened(session.OpenOptions{Servers: []string{"mem", "all"}}), "few")
+	members := func(o session.OpenOptions) string {
+		var ids []string
+		for _, m := range w.Describe(w.opened(o), true).Members {
+			ids = append(ids, m.Server)
+		}
+		return strings.Join(ids, " ")
+	}
+	check := func(when, id string) {
+		if got := members(session.OpenOptions{From: id}); got != "mem all" {
+			t.Errorf("%s a session from it has %s", when, got)
+		}
+		if got := members(session.OpenOptions{From: id, Servers: []string{"own"}}); got != "own" {
+			t.Errorf("%s one with a server of its own has %s", when, got)
+		}
+	}
+	check("at first", snap.ID)
+	w.reopen(kept)
+	check("after a restart", snap.ID)
+	in, err := w.Import(t.Context(), session.ImportOptions{Name: "again"}, bytes.NewReader(w.exported(snap.ID)))
+	if err != nil {
+		t.Fatal(failure(err))
+	}
+	check("imported", in.ID)
 }

@@ -252,7 +252,7 @@ func (r *Registry) counts(session, name string) bool {
 		return true
 	}
 	s := r.sessions[session]
-	return s != nil && s.facts.state(server) == name
+	return s != nil && (s.facts.state(server) == name || s.facts.leftState(name))
 }
 
 // sweepSnapshots removes the folders of snapshots that are known to be no more.

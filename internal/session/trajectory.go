@@ -194,7 +194,7 @@ func (t *teller) annotation(session string, e *journal.Entry, undone bool) error
 
 func callStep(session string, e journal.Entry) api.Step {
 	s := api.Step{
-		Type: stepCall, Session: session, At: e.At, ID: e.ID, Server: e.Server, Method: e.Method, Name: e.Name,
+		Type: stepCall, Session: session, At: e.At, ID: e.ID, Run: e.Run, Server: e.Server, Method: e.Method, Name: e.Name,
 		Result: e.Result, Duration: float64(e.Duration.Microseconds()) / 1000, Outcome: e.Outcome, Error: e.Error, Journal: e.Mode, Note: e.Note,
 		Arguments: e.Params, Meta: wire.OwnMeta(e.Params),
 	}

@@ -18,6 +18,7 @@ type Call struct {
 	At        time.Time
 	Principal string
 	Session   string
+	Run       string // of the token that the caller showed; empty for none
 	Server    string
 	Method    string
 	Name      string
@@ -65,6 +66,7 @@ type CallFilter struct {
 	ID        string  // of one call; any other text chooses none
 	Principal *string // nil for all
 	Session   string
+	Run       string
 	Server    string
 	Servers   []string // only of these; nil for all
 	Failed    bool
@@ -82,6 +84,7 @@ func (f *CallFilter) Chooses(c *Call) bool {
 	}
 	return (f.Principal == nil || c.Principal == *f.Principal) &&
 		(f.Session == "" || c.Session == f.Session) &&
+		(f.Run == "" || c.Run == f.Run) &&
 		(f.Server == "" || c.Server == f.Server) &&
 		(f.Servers == nil || slices.Contains(f.Servers, c.Server)) &&
 		(!f.Failed || c.Outcome != api.OutcomeOK) &&

@@ -36,14 +36,18 @@ type Local interface {
 // common. No method changes both, so that the two may be two databases.
 type Shared interface {
 	Sessions
+	Feed
 	Snapshots
 	Catalogs
 	Overrides
 	Tokens
+	SessionTokens
 	Credentials
 	Creations
 	Leases
 	ToolLists
+	Agents
+	Blueprints
 	Closer
 }
 
@@ -124,9 +128,10 @@ type Session struct {
 
 // Sessions keeps the sessions, and what happened to them.
 type Sessions interface {
-	// PutSessions writes all of them or none, open ones and closed ones.
+	// PutSessions writes all of them or none, open ones and closed ones. It deletes the
+	// SessionTokens of closed ones.
 	PutSessions(ctx context.Context, s ...Session) error
-	// DeleteSession forgets a session and its events.
+	// DeleteSession forgets a session, its events and its tokens.
 	DeleteSession(ctx context.Context, id string) error
 	// Sessions returns those that are not closed.
 	Sessions(ctx context.Context) ([]Session, error)
@@ -143,9 +148,9 @@ type Sessions interface {
 	// had forgotten before an error.
 	DropSessions(ctx context.Context, before time.Time) ([]string, error)
 
-	// PutEvents adds events of sessions, all or none, and fills in N.
+	// PutEvents adds events, all or none, and fills in N.
 	PutEvents(ctx context.Context, e ...Event) error
-	// Events returns the events of a session, the oldest first.
+	// Events returns the events of a session, the oldest first, without those of its runs.
 	Events(ctx context.Context, session string) ([]Event, error)
 }
 
@@ -156,17 +161,6 @@ type SessionFilter struct {
 	Closed bool   // closed ones too
 	Before string // an id: sessions after it in the list; ErrUnknown if there is no such session
 	Limit  int    // zero for 100
-}
-
-// Event is something that happened to a session besides calls.
-type Event struct {
-	N       int64 // grows with every event
-	Session string
-	At      time.Time
-	Kind    string // opened, forked, snapshot, rewound or closed
-	// Call is the Seq of the last call in the journal at that moment.
-	Call int64
-	Data json.RawMessage
 }
 
 // Snapshot is the frozen state of a session.
@@ -190,7 +184,8 @@ type Snapshot struct {
 // ErrExists is the error for a name that is taken.
 var ErrExists = errors.New("exists already")
 
-// ErrUnknown is the error for an unknown id.
+// ErrUnknown is the error for an unknown id, or for a session that is not open where it
+// must be.
 var ErrUnknown = errors.New("no such session")
 
 // ErrDamaged is the error for a database that can't be read completely.
@@ -354,6 +349,30 @@ type Tokens interface {
 	// or an operator accepts the loss (ConfirmLost).
 	TokensLost(ctx context.Context) (bool, error)
 	ConfirmLost(ctx context.Context) error
+}
+
+// SessionToken is a further token of a session, besides the one in Session.Token. The
+// token itself is never kept.
+type SessionToken struct {
+	ID      string
+	Session string
+	Hash    string   // sha256 in hex
+	Run     string   // what it was made for; may be empty
+	Servers []string // that it reaches; nil for all, empty for none
+	Allow   []string // what it may do with the session besides calling servers
+	Created time.Time
+	Expires time.Time // zero for the end of the session
+}
+
+// SessionTokens keeps them by id. They are deleted with their session, and when it is
+// closed.
+type SessionTokens interface {
+	// PutSessionToken fails with ErrUnknown unless the session is open.
+	PutSessionToken(ctx context.Context, t SessionToken) error
+	// DeleteSessionTokens deletes all of them or none.
+	DeleteSessionTokens(ctx context.Context, ids ...string) error
+	// SessionTokens returns those of all sessions, in the order of ids.
+	SessionTokens(ctx context.Context) ([]SessionToken, error)
 }
 
 // Credential is the result of a login to a server: the server's tokens, in the form

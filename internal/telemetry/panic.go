@@ -17,6 +17,7 @@ const (
 	InDriver   = "driver"   // instances, and what drivers fetch
 	InBuiltin  = "builtin"  // servers inside the binary
 	InEgress   = "egress"   // the proxy of sandboxes
+	InRunner   = "runner"   // what the executors of runs write
 )
 
 // panics is the one thing here that is global: it is a figure of the process, as
@@ -25,7 +26,7 @@ var panics = func() *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tine_panics_total", Help: "Mistakes of the gateway that were contained to one request or connection; the log has the stack.",
 	}, []string{"where"})
-	for _, where := range []string{InEdge, InUpstream, InDriver, InBuiltin, InEgress} {
+	for _, where := range []string{InEdge, InUpstream, InDriver, InBuiltin, InEgress, InRunner} {
 		c.WithLabelValues(where)
 	}
 	return c

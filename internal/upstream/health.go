@@ -25,6 +25,8 @@ import (
 type Health struct {
 	Log  *slog.Logger
 	Mask func(string) string // hides secrets; nil hides none
+	// Changed hears of each change, and must not wait; nil for none.
+	Changed func(HealthChange)
 
 	state    atomic.Int32
 	mu       sync.Mutex
@@ -39,6 +41,26 @@ const (
 	hasEnded
 	isFailing
 )
+
+// A HealthChange is how a server is doing from now on, and why if it is not well.
+type HealthChange struct {
+	Server, State string // the state is one of those of the package api
+	Kind          api.Kind
+	Reason        string
+}
+
+// changed tells of a change. The caller holds mu.
+func (h *Health) changed(server, state string, why error) {
+	if h.Changed == nil {
+		return
+	}
+	c := HealthChange{Server: server, State: state}
+	if why != nil {
+		ours := asOurs(why)
+		c.Kind, c.Reason = ours.Kind, Reason(ours)
+	}
+	h.Changed(c)
+}
 
 // Ended is what an instance that failed wrote to its standard error.
 type Ended struct {
@@ -80,6 +102,7 @@ func (h *Health) ends(server, session string, why error) {
 	h.state.Store(hasEnded)
 	h.last = time.Now()
 	h.Log.Warn("server ended", "server", server, "session", session, "err", why, "words", driver.Words(why))
+	h.changed(server, api.HealthEnded, why)
 }
 
 // fails notes a start or a call that failed through the server's fault.
@@ -95,6 +118,7 @@ func (h *Health) fails(server, session string, why error) {
 	}
 	ours := asOurs(why)
 	h.Log.Warn("server fails", "server", server, "session", session, "err", Reason(ours), "words", ours.Words)
+	h.changed(server, api.HealthFailing, why)
 }
 
 // starts notes an instance that runs and has completed its handshake.
@@ -116,6 +140,7 @@ func (h *Health) recovers(server string, after time.Duration) {
 	defer h.mu.Unlock()
 	if time.Since(h.last) >= after && h.state.Swap(isWell) != isWell {
 		h.Log.Info("server is well again", "server", server)
+		h.changed(server, api.HealthWell, nil)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -39,7 +40,8 @@ func logsTo(buf *testkit.Log) func(*upstream.Options) {
 func TestFailingStartsAreSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testkit.Log
-		health := &upstream.Health{}
+		var told []upstream.HealthChange
+		health := &upstream.Health{Changed: func(h upstream.HealthChange) { told = append(told, h) }}
 		broken := true
 		var all []*rig
 		for range 2 {
@@ -80,6 +82,10 @@ func TestFailingStartsAreSaidOnce(t *testing.T) {
 		call()
 		if got := log.String(); strings.Count(got, "\n") != 3 || !strings.HasSuffix(got, "level=INFO msg=\"server is well again\" server=srv\n") {
 			t.Errorf("the log is %q", got)
+		}
+		fails := upstream.HealthChange{Server: "srv", State: api.HealthFailing, Kind: api.KindInfrastructure, Reason: "no such image"}
+		if want := []upstream.HealthChange{fails, fails, {Server: "srv", State: api.HealthWell}}; !slices.Equal(told, want) {
+			t.Errorf("the changes are %+v, want %+v", told, want)
 		}
 	})
 }

@@ -47,9 +47,10 @@ type Request struct {
 	Peer   Peer // nil if nothing can be sent back
 
 	// Who is the principal that calls; empty if unknown. Session is the session it
-	// calls in.
+	// calls in, and Run what the token that it showed was made for; empty for none.
 	Who     string
 	Session string
+	Run     string
 	// Trace is the W3C traceparent to hand to the server, and TraceState the
 	// tracestate; empty to leave what the params say.
 	Trace      string

@@ -70,6 +70,7 @@ async def hold():
     await one.connect()
     await two.connect()
     await one.reset()
+    await two.reset()
     tell(held=[await data(one, "pid"), await two.call_tool("pid")])
     await asyncio.sleep(3600)
 
@@ -79,7 +80,9 @@ async def lose():
         await env.reset()
         tell(pid=await data(env, "pid"))
         await asyncio.to_thread(sys.stdin.readline)
-        tell(lost=await raised(call(env, "add")))
+        lost = await raised(call(env, "add"))
+    async with GenericEnvClient(base_url=URL) as env:  # which clients of 0.10 connect by themselves at their next step
+        tell(lost=lost, after=await raised(call(env, "add")))
 
 
 async def main():

@@ -6,9 +6,15 @@
 //	                     its owner   its token   an operator   a viewer   others
 //	know of a session    yes         that one    yes           yes        no
 //	act in it, read it   yes         that one    yes           no         no
+//	know of an agent's   yes         that one    yes           yes        a run's token: below it
+//	session, read it     yes         that one    yes           no         a run's token: below it
+//	start, stop, resume  yes         no          yes           no         a run's token: below it
 //	know of a server     what the rules give     yes           yes        no
 //	start and call it    what the rules give, whatever the role
 //	read its stderr      of the session's own instance   yes      no         no
+//
+// A further token of a session does no more than the session's own: it reaches the
+// servers that it was made for, and forks, closes or rewinds only where it says so.
 //
 // Others get the words for something that does not exist.
 package access

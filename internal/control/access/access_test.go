@@ -17,6 +17,10 @@ const (
 	viewer   = "viewer-viewer-viewer"
 	operator = "operator-operator"
 	leased   = "tine_ses_x"
+	run      = "tine_ses_run"
+	narrow   = "tine_ses_narrow"
+	reader   = "tine_ses_reader"
+	odd      = "tine_ses_odd"
 )
 
 // people are a user, a viewer and an operator whom the rules give server seen
@@ -31,17 +35,22 @@ func people(t *testing.T) map[string]identity.Principal {
 			{Name: "otto", Hash: identity.HashToken(operator), Role: api.RoleOperator},
 		},
 		Rules: []identity.Rule{{Servers: []string{"seen"}}},
-		Bound: func(hash string) (string, []byte, bool) {
-			if "sha256:"+hash != identity.HashToken(leased) {
-				return "", nil, false
+		Bound: func(hash string) (identity.Binding, bool) {
+			limits := map[string]*identity.Limit{
+				identity.HashToken(leased): nil,
+				identity.HashToken(run):    {Token: "tok_1", Run: "run_1"},
+				identity.HashToken(narrow): {Token: "tok_2", Run: "run_1", Servers: []string{"other"}},
+				identity.HashToken(reader): {Token: "tok_3", Allow: []string{api.AllowTrajectory}},
+				identity.HashToken(odd):    {Token: "tok_4", Servers: []string{"seen"}, Allow: []string{api.AllowTrajectory, api.AllowFork, api.AllowClose}},
 			}
+			limit, ok := limits["sha256:"+hash]
 			ada, _ := guard.Identify(t.Context(), "Bearer "+user, "")
-			return "ses_1", identity.Pin(ada), true
+			return identity.Binding{Session: "ses_1", Pinned: identity.Pin(ada), Limit: limit}, ok
 		},
 	})
 	t.Cleanup(guard.Close)
 	all := map[string]identity.Principal{"local": identity.Local()}
-	for name, token := range map[string]string{"user": user, "viewer": viewer, "operator": operator, "token": leased} {
+	for name, token := range map[string]string{"user": user, "viewer": viewer, "operator": operator, "token": leased, "run": run, "narrow": narrow, "reader": reader, "odd": odd} {
 		p, no := guard.Identify(t.Context(), "Bearer "+token, "http://127.0.0.1/")
 		if no != nil {
 			t.Fatalf("%s: %s", name, no.Message)
@@ -123,6 +132,18 @@ func TestCalls(t *testing.T) {
 		{"user", access.Call{Thing: theirs, Server: "seen"}, session, access.Look{Row: true, Contents: true}},
 		{"token", access.Call{Thing: theirs, Server: "seen"}, session, access.Look{Row: true, Contents: true}},
 		{"token", access.Call{Thing: theirs, Server: "seen", Aside: true}, session, access.Look{}},
+		{"token", access.Call{Thing: mine, Server: "seen", Run: "run_1"}, session, access.Look{Row: true, Contents: true}},
+		{"user", access.Call{Thing: mine, Server: "seen", Run: "run_1"}, nil, access.Look{Row: true, Contents: true}},
+		// A run sees its own calls, to servers that its token reaches.
+		{"run", access.Call{Thing: mine, Server: "seen", Run: "run_1"}, session, access.Look{Row: true, Contents: true}},
+		{"run", access.Call{Thing: mine, Server: "seen", Run: "run_2"}, session, access.Look{}},
+		{"run", access.Call{Thing: mine, Server: "seen"}, session, access.Look{}},
+		{"run", access.Call{Thing: mine, Server: "seen", Run: "run_1", Aside: true}, session, access.Look{}},
+		{"narrow", access.Call{Thing: mine, Server: "seen", Run: "run_1"}, session, access.Look{}},
+		{"narrow", access.Call{Thing: mine, Server: "seen", Run: "run_1"}, nil, access.Look{}},
+		{"reader", access.Call{Thing: mine, Server: "seen"}, session, access.Look{Row: true, Contents: true}},
+		{"reader", access.Call{Thing: theirs, Server: "seen", Run: "run_2"}, session, access.Look{Row: true, Contents: true}},
+		{"reader", access.Call{Thing: mine, Server: "seen", Aside: true}, session, access.Look{}},
 		{"user", access.Call{Thing: theirs, Server: "seen", Aside: true}, session, access.Look{Row: true, Contents: true}},
 		{"viewer", access.Call{Thing: mine, Server: "seen"}, nil, access.Look{Row: true}},
 		{"viewer", access.Call{Thing: mine, Server: "seen"}, session, access.Look{Row: true}},

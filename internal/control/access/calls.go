@@ -9,8 +9,9 @@ import (
 type Call struct {
 	Thing
 	Server string
-	Denied bool // a rule kept it from being made
-	Aside  bool // it is no call of a tool, but an annotation, a command or files that were copied in
+	Run    string // of the token that it was made with
+	Denied bool   // a rule kept it from being made
+	Aside  bool   // it is no call of a tool, but an annotation, a command or files that were copied in
 }
 
 // A Look is what of a call may be looked at.
@@ -25,12 +26,20 @@ type Look struct {
 //
 // A denied call shows that there is a server of that name, so its caller finds
 // it only where it knows of the server. A session's token is for the agent in the
-// session, whose rewards, checks and expected answers are not for it to see.
+// session, whose rewards, checks and expected answers are not for it to see. A further
+// token sees the calls of its own run, unless it may read the trajectory, and none to
+// servers that it does not reach.
 func At(who identity.Principal, c Call, session *Thing) Look {
 	inside := session != nil && Uses(who, *session)
 	look := Look{Row: inside || Sees(who, c.Thing), Contents: inside || Uses(who, c.Thing)}
 	if c.Aside && who.Session != "" {
 		return Look{}
+	}
+	if l := who.Limit(); l != nil {
+		mine := l.Run != "" && l.Run == c.Run || gives(l, api.AllowTrajectory)
+		if !mine || l.Servers != nil && !Knows(who, c.Server) {
+			return Look{}
+		}
 	}
 	if c.Denied {
 		look.Row = look.Row && Knows(who, c.Server)

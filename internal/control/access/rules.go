@@ -19,6 +19,11 @@ func Rules(cfg *config.Config) []identity.Rule {
 	return rules
 }
 
+// Owner is the owner of a session by the rules of a config, as Owners has it.
+func Owner(cfg *config.Config, name string, pinned []byte) identity.Principal {
+	return identity.NewGuard(identity.Options{Rules: Rules(cfg), Separator: cfg.Separator}).Owner(name, pinned)
+}
+
 // Owners says by the rules of a config whether a member is to be started for the
 // owner of a session, of whom there is what identity.Pin noted, or only the name.
 func Owners(cfg *config.Config) func(name string, pinned []byte, member string) bool {

@@ -70,6 +70,12 @@ func (f *fake) Environment(name string) (Environment, bool) {
 	return e, ok
 }
 
+func (f *fake) Environments() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Sorted(maps.Keys(f.envs))
+}
+
 func (f *fake) Open(_ context.Context, _ identity.Principal, in api.NewSession) (Session, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -208,7 +214,7 @@ func serve(t *testing.T, f *fake) (url string, s *Server) {
 	return http.URL + Prefix + "game", s
 }
 
-// dial begins an episode.
+// dial connects.
 func dial(t *testing.T, url string) *peer {
 	t.Helper()
 	c, _, err := websocket.Dial(t.Context(), url, nil)
@@ -217,6 +223,14 @@ func dial(t *testing.T, url string) *peer {
 	}
 	t.Cleanup(func() { c.CloseNow() })
 	return &peer{t, c}
+}
+
+// begin dials, and begins an episode.
+func begin(t *testing.T, url string) *peer {
+	t.Helper()
+	p := dial(t, url)
+	testkit.Has(t, "a reset", p.say(`{"type":"reset"}`), `"type":"observation"`)
+	return p
 }
 
 type peer struct {

@@ -38,6 +38,8 @@ const Prefix = "/openenv/"
 type Host interface {
 	// Environment is the environment of a name, by the config of now.
 	Environment(name string) (Environment, bool)
+	// Environments are the names that there are.
+	Environments() []string
 	// Open opens a session, as POST /v1/sessions does. It ends with the gateway at the
 	// latest, also with one that is killed.
 	Open(ctx context.Context, who identity.Principal, in api.NewSession) (Session, error)
@@ -104,8 +106,15 @@ type Call struct {
 	Tool      string
 	Arguments json.RawMessage // nil for none
 	Timeout   string          // as in api.CallRequest
-	From      *http.Request   // what it came in by
+	// Scores is the call that this one scores, by its id in the journal. It is empty where that
+	// has none, and for a call of the agent's.
+	Scores string
+	From   *http.Request // what it came in by
 }
+
+// MetaReward is the key in the _meta of a call of a reward tool: the call that it scores. By
+// it the calls of agents are told apart.
+const MetaReward = "openenv/reward"
 
 // A Result is what a tool answered.
 type Result struct {
@@ -153,7 +162,7 @@ func (s *Server) Close() {
 func (s *Server) begin(name string) (done func(), err error) {
 	env, ok := s.host.Environment(name)
 	if !ok {
-		return nil, noEnvironment(name)
+		return nil, s.noEnvironment(name)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,11 +198,23 @@ func (e *fullError) api() *api.Error {
 	return &api.Error{Kind: api.KindRefused, Status: http.StatusTooManyRequests, Retryable: true, Message: e.Error()}
 }
 
-func noEnvironment(name string) *api.Error {
-	return &api.Error{
-		Kind: api.KindInvalid, Status: http.StatusNotFound,
-		Message: fmt.Sprintf("there is no environment %q here; add it to environments in the config", clip(name)),
+// noEnvironment is the error of a name that no environment has.
+func (s *Server) noEnvironment(name string) *api.Error {
+	const most = 20
+	names := s.host.Environments()
+	message := fmt.Sprintf("there is no environment %q here", clip(name))
+	if near := config.Nearest(name, names); near != "" {
+		message += fmt.Sprintf(" (did you mean %q?)", near)
 	}
+	switch n := len(names); {
+	case n == 0:
+		message += "; add it to environments in the config"
+	case n > most:
+		message += fmt.Sprintf("; there are %s and %d more", strings.Join(names[:most], ", "), n-most)
+	default:
+		message += "; there is " + strings.Join(names, ", ")
+	}
+	return &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: message}
 }
 
 // clip bounds what an error repeats of a request.
@@ -211,7 +232,7 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, who identity.Prin
 	name, place, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, Prefix), "/")
 	env, ok := s.host.Environment(name)
 	if !ok {
-		return noEnvironment(name)
+		return s.noEnvironment(name)
 	}
 	method := http.MethodGet
 	var serve func() error
@@ -310,6 +331,7 @@ func (s *Server) serveStep(w http.ResponseWriter, r *http.Request, who identity.
 	}
 	act.from = r
 	return s.throwaway(who, name, func(world *world) error {
+		world.begun = true
 		out, err := world.step(r.Context(), act)
 		if err != nil {
 			return err

@@ -77,6 +77,7 @@ func TestMistakes(t *testing.T) {
 		{`{"type":"reset","data":{"episode_id":"` + strings.Repeat("x", 256) + `"}}`, codeValidation, "episode_id"},
 		{`{"type":"reset","data":{"seed":-1}}`, codeValidation, "seed"},
 		{`{"type":"reset","data":[1]}`, codeValidation, "object"},
+		{add, codeValidation, "send a reset"},
 	} {
 		var got struct {
 			Type string
@@ -87,6 +88,7 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("%s gives %s", tt.say, answer)
 		}
 	}
+	p.say(`{"type":"reset"}`)
 	testkit.Has(t, "a step after them", p.say(add), `"data":1`)
 }
 
@@ -129,7 +131,12 @@ func TestFailures(t *testing.T) {
 			tt.break_(f)
 			url, _ := serve(t, f)
 			p := dial(t, url+"/ws")
-			testkit.Has(t, "the answer", p.say(add), tt.want)
+			if f.openErr != nil {
+				testkit.Has(t, "a reset", p.say(`{"type":"reset"}`), tt.want)
+			} else {
+				p.say(`{"type":"reset"}`)
+				testkit.Has(t, "the answer", p.say(add), tt.want)
+			}
 			if tt.over {
 				p.over(websocket.StatusNormalClosure)
 				if open := f.open(); len(open) > 0 {
@@ -150,7 +157,7 @@ func TestFailures(t *testing.T) {
 func TestGone(t *testing.T) {
 	f := newFake()
 	url, _ := serve(t, f)
-	p := dial(t, url+"/ws")
+	p := begin(t, url+"/ws")
 	p.say(add)
 	f.mu.Lock()
 	close(f.sessions["ses_1"].gone)
@@ -159,11 +166,36 @@ func TestGone(t *testing.T) {
 	p.over(websocket.StatusNormalClosure)
 }
 
+// A client that connects again after a failure finds no world in which a step would be
+// made: neither in place of the one that failed, nor with a reward.
+func TestStepBeforeReset(t *testing.T) {
+	f := graded(func(Call) string { return `{"content":[],"structuredContent":{"reward":0.5}}` })
+	url, _ := serve(t, f)
+	p := begin(t, url+"/ws")
+	f.mu.Lock()
+	f.callErr = &api.Error{Kind: api.KindInfrastructure, Message: "died"}
+	f.mu.Unlock()
+	testkit.Has(t, "the step that fails", p.say(add), "SESSION_ERROR")
+	p.over(websocket.StatusNormalClosure)
+	f.mu.Lock()
+	f.callErr = nil
+	f.mu.Unlock()
+	p = dial(t, url+"/ws")
+	testkit.Has(t, "a step of the next connection", p.say(add), codeValidation, "send a reset")
+	testkit.Has(t, "a list, which is of no episode", p.say(list), `"name":"add"`)
+	testkit.Has(t, "a step after that", p.say(add), codeValidation)
+	if n := len(f.calls); n != 1 {
+		t.Errorf("%d calls were made, want only the one that failed", n)
+	}
+	p.say(`{"type":"reset"}`)
+	testkit.Has(t, "a step after a reset", p.say(add), `"reward":0.5`)
+}
+
 // TestFull has as many episodes as there may be.
 func TestFull(t *testing.T) {
 	f := newFake()
 	url, _ := serve(t, f)
-	one, two := dial(t, url+"/ws"), dial(t, url+"/ws")
+	one, two := begin(t, url+"/ws"), begin(t, url+"/ws")
 	one.say(add)
 	two.say(add)
 	three := dial(t, url+"/ws")
@@ -174,14 +206,14 @@ func TestFull(t *testing.T) {
 	}
 	one.send(`{"type":"close"}`)
 	one.over(websocket.StatusNormalClosure)
-	testkit.Has(t, "one in its place", dial(t, url+"/ws").say(add), `"data":1`)
+	testkit.Has(t, "one in its place", begin(t, url+"/ws").say(add), `"data":1`)
 }
 
 // A peer that vanishes between two steps leaves nothing.
 func TestPeerVanishes(t *testing.T) {
 	f := newFake()
 	url, _ := serve(t, f)
-	p := dial(t, url+"/ws")
+	p := begin(t, url+"/ws")
 	p.say(add)
 	p.c.CloseNow()
 	testkit.Eventually(t, "the session is closed", func() bool { return len(f.open()) == 0 })
@@ -192,7 +224,7 @@ func TestPeerVanishesInAStep(t *testing.T) {
 	f := newFake()
 	f.blocks = make(chan struct{}, 1)
 	url, _ := serve(t, f)
-	p := dial(t, url+"/ws")
+	p := begin(t, url+"/ws")
 	p.send(add)
 	testkit.Within(t, "the call runs", f.blocks)
 	p.c.CloseNow()
@@ -213,7 +245,7 @@ func TestIdleEpisode(t *testing.T) {
 func TestStop(t *testing.T) {
 	f := newFake()
 	url, s := serve(t, f)
-	p := dial(t, url+"/ws")
+	p := begin(t, url+"/ws")
 	p.say(add)
 	close(f.stopping)
 	p.over(websocket.StatusGoingAway)
@@ -255,7 +287,7 @@ func TestReload(t *testing.T) {
 	delete(f.envs, "game")
 	f.mu.Unlock()
 	testkit.Has(t, "a step", p.say(add), `"data":1`)
-	testkit.Has(t, "a reset", p.say(`{"type":"reset"}`), "FACTORY_ERROR", `no environment \"game\"`)
+	testkit.Has(t, "a reset", p.say(`{"type":"reset"}`), "FACTORY_ERROR", `no environment \"game\" here; add it to environments in the config`)
 }
 
 // TestHTTP are operations of which each has a world of its own.
@@ -286,7 +318,7 @@ func TestHTTP(t *testing.T) {
 		{"GET", "/ws", "", 426, "Upgrade"},
 		{"GET", "/nothing", "", 404, "there is nothing at"},
 		{"GET", "", "", 404, "there is nothing at"},
-		{"GET", "2/health", "", 404, `there is no environment "game2"`},
+		{"GET", "2/health", "", 404, `there is no environment "game2" here (did you mean "game"?); there is game`},
 	} {
 		status, body := ask(t, tt.method, url+tt.path, tt.body)
 		if status != tt.status || !strings.Contains(body, tt.want) {

@@ -26,7 +26,7 @@ func (w *world) score(ctx context.Context, a action, seen *callObserved, call st
 		return err
 	}
 	graded := &callObserved{}
-	res, err := w.s.host.Call(ctx, w.who, Call{Session: w.sess.ID(), View: v, Tool: name, Arguments: args, From: a.from})
+	res, err := w.s.host.Call(ctx, w.who, Call{Session: w.sess.ID(), View: v, Tool: name, Arguments: args, Scores: call, From: a.from})
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err

@@ -40,6 +40,9 @@ func TestReward(t *testing.T) {
 		t.Errorf("the agent's view is %+v", c)
 	}
 	c := f.calls[1]
+	if c.Scores != "call_1" {
+		t.Errorf("it says that it scores %q", c.Scores)
+	}
 	if !c.View.Aside || c.View.Servers[0] != "grader" || c.Tool != "score" || c.Session != "ses_1" {
 		t.Errorf("the reward tool is called by %+v", c)
 	}
@@ -78,7 +81,7 @@ func TestUnscored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := graded(func(Call) string { return answer })
 			url, _ := serve(t, f)
-			p := dial(t, url+"/ws")
+			p := begin(t, url+"/ws")
 			testkit.Has(t, "a step", p.say(add), "SESSION_ERROR", "can't be scored by grader__score (environments.game.reward)")
 			p.over(websocket.StatusNormalClosure)
 			if open := f.open(); len(open) > 0 {
@@ -89,7 +92,7 @@ func TestUnscored(t *testing.T) {
 	f := graded(nil)
 	f.tools = f.tools[:2]
 	url, _ := serve(t, f)
-	testkit.Has(t, "a reward tool that is not there", dial(t, url+"/ws").say(add), "SESSION_ERROR", "there is no such tool")
+	testkit.Has(t, "a reward tool that is not there", begin(t, url+"/ws").say(add), "SESSION_ERROR", "there is no such tool")
 }
 
 func TestReadScore(t *testing.T) {

@@ -100,7 +100,7 @@ func (s *Server) find(who identity.Principal, name, id string) *made {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.made[id]
-	if m == nil || m.name != name || m.who.Name != who.Name || m.who.Session != who.Session {
+	if m == nil || m.name != name || m.who.Name != who.Name || m.who.Session != who.Session || m.who.Token() != who.Token() {
 		return nil
 	}
 	if !m.attached {

@@ -31,6 +31,7 @@ type world struct {
 	asked   json.RawMessage // the parameters of the reset; nil for none
 	episode string
 	steps   int
+	begun   bool // whether a step may be made: there was a reset, or the world is for one step
 	used    bool // whether a tool was called
 	wraps   map[string]bool
 	scoring map[string]bool // the arguments that the reward tool takes; nil where that is not known yet
@@ -72,7 +73,7 @@ func (w *world) ensure(ctx context.Context) error {
 func (w *world) open(ctx context.Context, r reset) error {
 	env, ok := w.s.host.Environment(w.name)
 	if !ok {
-		return w.fail(codeFactory, noEnvironment(w.name))
+		return w.fail(codeFactory, w.s.noEnvironment(w.name))
 	}
 	episode := r.episode
 	if episode == "" {
@@ -212,6 +213,7 @@ func (w *world) reset(ctx context.Context, r reset) (*outcome, error) {
 	} else if err := w.begin(ctx, r); err != nil {
 		return nil, err
 	}
+	w.begun = true
 	about := map[string]any{"environment": w.name, "episode_id": w.episode, "session": w.sess.ID()}
 	return &outcome{Observation: observed{about}, Metadata: about}, nil
 }
@@ -275,6 +277,11 @@ func (w *world) step(ctx context.Context, a action) (*outcome, error) {
 		return nil, err
 	}
 	defer w.give()
+	if !w.begun {
+		// A client that connects again by itself after a failure would go on in a world
+		// that its episode never had.
+		return nil, &mistake{"", "no episode has begun on this connection; send a reset before the first step (an episode ends with its connection)"}
+	}
 	seen, call, err := w.call(ctx, a)
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ const (
 		`"from":{"type":"string","description":"Name or id of a snapshot to begin with; default nothing"},` +
 		labelsArg + `"What it is called, for list_sessions"},` + ttlArg + `,` +
 		`"idle":{"type":"string","description":"Closed when unused for so long, such as 30m; 0s for never"},` +
-		`"servers":{"type":"array","items":{"type":"string"},"minItems":1,"description":"Only these servers; default all"},` +
+		`"servers":{"type":"array","items":{"type":"string"},"minItems":1,"description":"Only these servers; default those that the snapshot was made with, or all"},` +
 		`"eager":{"type":"boolean","description":"Start all of its servers now and not when they are first used"}}}`
 	forkInput = `{"type":"object","properties":{` + sessionArg + `,` +
 		`"count":{"type":"integer","minimum":1,"maximum":10000,"default":1,"description":"How many"},` +

@@ -22,6 +22,7 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/upstream/record"
 )
 
@@ -32,6 +33,7 @@ type Catalog struct {
 	Entries []*Entry // in the order of the config
 	byID    map[string]*Entry
 	key     string   // the same for catalogs of the same servers
+	pin     string   // the key of the servers that its sessions were made with
 	of      *Catalog // the one that was current when this one was made
 	Ahead   []*Entry // servers that are copied ahead of a fork
 	starts  func(owner string, pinned []byte, member string) bool
@@ -57,7 +59,9 @@ type Options struct {
 	// InUse are the catalogs that sessions have. It is called without the lock of
 	// the Catalogs.
 	InUse func() map[*Catalog]bool
-	Log   *slog.Logger
+	// Changed hears how a server is doing when that changes; nil for none.
+	Changed func(upstream.HealthChange)
+	Log     *slog.Logger
 }
 
 // Catalogs are the servers of one gateway: those of the config, and those that
@@ -71,13 +75,15 @@ type Catalogs struct {
 	mu        sync.Mutex
 	governors map[string]*Governor // by server
 	pins      map[string]pinned    // by the key of their catalog
+	kept      map[string]int       // how many keep the servers of a key from being dropped
+	dropping  map[string]bool      // keys that are about to be dropped, unless they are kept again
 	views     map[string]*Catalog  // of sessions made with certain servers
 	viewsUsed int                  // how many of them were in use when that was looked up last
 }
 
 // New makes the servers of a gateway that has none yet; see Set.
 func New(o Options) *Catalogs {
-	return &Catalogs{o: o, governors: make(map[string]*Governor), pins: make(map[string]pinned), views: make(map[string]*Catalog)}
+	return &Catalogs{o: o, governors: make(map[string]*Governor), pins: make(map[string]pinned), kept: make(map[string]int), dropping: make(map[string]bool), views: make(map[string]*Catalog)}
 }
 
 // Current returns the servers as the config has them now; nil before the first
@@ -155,6 +161,21 @@ func (all *Catalogs) newEntry(s config.Server) *Entry {
 	if e.Governor == nil {
 		e.Governor = all.govern(&s)
 	}
+	all.equip(e, s)
+	return e
+}
+
+// EntryOf makes an entry of a server that is in no catalog any more.
+func (all *Catalogs) EntryOf(s config.Server, home *Home) *Entry {
+	if s.Inline {
+		return all.newInline(s, home)
+	}
+	return all.newEntry(s)
+}
+
+// newInline makes an entry of a server that stands in no config.
+func (all *Catalogs) newInline(s config.Server, home *Home) *Entry {
+	e := &Entry{Governor: home.govern(all, &s), home: home}
 	all.equip(e, s)
 	return e
 }

@@ -31,6 +31,7 @@ type Entry struct {
 	Hash          string         // of what an instance is started with
 	Governor      *Governor
 	taken         taken
+	home          *Home // of a server that stands in no config; nil for others
 }
 
 // taken is what the config of today takes away of a server that a session was
@@ -80,6 +81,22 @@ func (e *Entry) Base() string {
 	return server
 }
 
+// Session is the one that an inline server is of; empty for a server of the config.
+func (e *Entry) Session() string {
+	if e.home == nil {
+		return ""
+	}
+	return e.home.session
+}
+
+// At is where the server's entry stands, for messages that say what to change.
+func (e *Entry) At() string {
+	if e.Inline {
+		return config.InlineKey + "." + e.Base()
+	}
+	return "servers." + e.Base()
+}
+
 // On reports whether the server is to be used, and why not.
 func (e *Entry) On() (bool, string) {
 	switch {
@@ -117,7 +134,7 @@ func (e *Entry) Spec() driver.Spec {
 	}
 	spec := driver.Spec{
 		Server: e.Base(), Ordinal: e.Ordinal, Command: e.Command, Args: e.Args, Env: e.Env, Cwd: e.Cwd,
-		URL: e.URL, Header: header, Transport: e.Transport, CAFile: e.CAFile,
+		URL: e.URL, Header: header, Transport: e.Transport, CAFile: e.CAFile, Public: e.Public,
 		Builtin: e.Builtin, Front: e.Front, Settings: e.Settings, Template: e.Template, Details: e.Details,
 		Options: e.Options,
 	}
@@ -192,7 +209,7 @@ func (e *Entry) ForkMode() (mode, why string) {
 	if carries == driver.CarryNone && e.Workspace && e.Keeper() != nil {
 		carries = driver.CarryFiles // it works on nothing else
 	}
-	at := "servers." + e.Base()
+	at := e.At()
 	switch {
 	case e.Fork == config.ForkMemory && carries != driver.CarryMemory && unable != "":
 		return config.ForkRefuse, fmt.Sprintf("%s; or set %s.fork to files, fresh, share or refuse", unable, at)
@@ -201,7 +218,7 @@ func (e *Entry) ForkMode() (mode, why string) {
 	case e.Fork == config.ForkFiles && carries == driver.CarryNone:
 		return config.ForkRefuse, fmt.Sprintf("server %q has no files to carry; name its directories in %s.state", e.Base(), at)
 	case e.Fork != "":
-		return e.Fork, fmt.Sprintf("servers.%s.fork says so", e.ID)
+		return e.Fork, at + ".fork says so"
 	case carries == driver.CarryMemory:
 		return config.ForkMemory, ""
 	case carries == driver.CarryFiles:
@@ -287,8 +304,9 @@ func (e *Entry) Recalls() bool {
 	return mode == config.ForkMemory
 }
 
-// KeepsLists reports whether what the server lists is kept.
-func (e *Entry) KeepsLists() bool { return e.Builtin == "" && e.WarmKey() != "" }
+// KeepsLists reports whether what the server lists is kept. That of an inline one would
+// outlast its session, and be found by another that is defined alike.
+func (e *Entry) KeepsLists() bool { return e.Builtin == "" && !e.Inline && e.WarmKey() != "" }
 
 // Learns reports whether what a server lists can be had without a session.
 func (e *Entry) Learns() bool {

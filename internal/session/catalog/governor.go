@@ -36,7 +36,7 @@ func (all *Catalogs) govern(s *config.Server) *Governor {
 	w := all.governors[s.ID]
 	if w == nil {
 		w = &Governor{Record: record.NewServer(s.ID, s.Journal, all.o.Record)}
-		w.Health = &upstream.Health{Log: all.o.Log, Mask: all.o.Record.Redact.Text}
+		w.Health = &upstream.Health{Log: all.o.Log, Mask: all.o.Record.Redact.Text, Changed: all.o.Changed}
 		w.Policy = policy.NewServer(s.ID, s.Policy, w.Record.Metrics(), all.o.Log)
 		all.governors[s.ID] = w
 	} else {

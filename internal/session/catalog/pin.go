@@ -6,11 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/tine-mcp/tine/internal/config"
 )
@@ -46,6 +48,11 @@ func keyOfPins(pins []json.RawMessage) string {
 type pinned struct {
 	servers []config.Server
 	written json.RawMessage // as a catalog has them
+}
+
+// inline reports whether servers are among them that stand in no config.
+func (p *pinned) inline() bool {
+	return slices.ContainsFunc(p.servers, func(s config.Server) bool { return s.Inline })
 }
 
 // Pin returns the key of the servers of a catalog, which the store gets with the first
@@ -142,14 +149,27 @@ func (all *Catalogs) keepFile(key string, servers []byte) {
 	}
 	err := os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
-		err = os.WriteFile(path+partSuffix, servers, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(path+partSuffix, path)
+		err = writeWhole(path, servers)
 	}
 	if err != nil {
 		all.o.Log.Warn("the servers of a session are recorded in the database only", "catalog", key, "err", err)
 	}
+}
+
+// writeWhole writes a file, whole or not at all. Several may write it at once.
+func writeWhole(path string, data []byte) error {
+	part, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+partSuffix)
+	if err != nil {
+		return err
+	}
+	_, err = part.Write(data)
+	if err = errors.Join(err, part.Close()); err == nil {
+		err = os.Rename(part.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(part.Name())
+	}
+	return err
 }
 
 // Servers returns every server that there is or that a session was made with.
@@ -180,19 +200,29 @@ func samePin(a, b config.Server) bool {
 // one.
 func (c *Catalog) Current(cur *Catalog) bool { return c.of == cur }
 
+// Of reports whether the sessions of a catalog were made with the servers behind a key.
+func (c *Catalog) Of(pin string) bool { return c.pin == pin }
+
+// Key is that of the servers of a catalog, as Pin returns it.
+func (c *Catalog) Key() string { return c.key }
+
 // View makes the catalog of sessions that were made with certain servers. All
-// of them have the same one.
-func (all *Catalogs) View(cur *Catalog, pin string, only []string, members map[string]Member) *Catalog {
+// of them have the same one, but for those with servers that stand in no config: these
+// are each session's own, and have their governors in its home.
+func (all *Catalogs) View(cur *Catalog, pin string, only []string, members map[string]Member, home *Home) *Catalog {
 	key := viewKey(pin, only, members)
 	all.mu.Lock()
+	p, pinned := all.pins[pin]
+	if p.inline() {
+		key += home.suffix()
+	}
 	if v := all.views[key]; v != nil && v.of == cur {
 		all.mu.Unlock()
 		return v
 	}
-	p, pinned := all.pins[pin]
 	full := len(all.views) >= max(mostViews, 2*all.viewsUsed)
 	all.mu.Unlock()
-	v := &Catalog{Config: cur.Config, byID: make(map[string]*Entry), of: cur}
+	v := &Catalog{Config: cur.Config, byID: make(map[string]*Entry), pin: pin, of: cur}
 	add := func(e *Entry) {
 		if e.Controls() || len(only) > 0 && !slices.Contains(only, e.ID) {
 			return
@@ -210,6 +240,8 @@ func (all *Catalogs) View(cur *Catalog, pin string, only []string, members map[s
 	for _, s := range p.servers {
 		now := cur.Entry(s.ID)
 		switch {
+		case s.Inline:
+			add(all.newInline(s, home))
 		case now != nil && (!now.Own() && s.Scope == config.ScopeShared || samePin(now.Server, s)):
 			add(now)
 		case s.Scope == config.ScopeSession:
@@ -246,6 +278,14 @@ func (all *Catalogs) View(cur *Catalog, pin string, only []string, members map[s
 		all.views[key] = v
 	}
 	return v
+}
+
+// DropViews forgets the catalogs that were made for one session alone: their entries have
+// governors that are closed.
+func (all *Catalogs) DropViews(home *Home) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	maps.DeleteFunc(all.views, func(key string, _ *Catalog) bool { return strings.HasSuffix(key, home.suffix()) })
 }
 
 // mostViews is how many catalogs of sessions are kept before unused ones are dropped.

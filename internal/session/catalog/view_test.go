@@ -19,7 +19,7 @@ func TestViewsOfSessionsThatAreOver(t *testing.T) {
 	cur := all.Make(cfg, nil)
 	all.Set(cur)
 	of := func(file string) *Catalog {
-		return all.View(cur, "", []string{"mem"}, map[string]Member{"mem": {Template: fmt.Appendf(nil, "%q", file)}})
+		return all.View(cur, "", []string{"mem"}, map[string]Member{"mem": {Template: fmt.Appendf(nil, "%q", file)}}, nil)
 	}
 	stays := of("stays")
 	used[stays] = true

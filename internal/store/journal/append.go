@@ -39,6 +39,7 @@ func (j *Journal) Append(e *Entry) error {
 	}
 	b := appendLine((*buf)[:0], &kept)
 	err := j.write(&kept, b)
+	j.hub.Raise()
 	if cap(b) <= maxPooled {
 		*buf = b
 		j.buffers.Put(buf)
@@ -83,9 +84,6 @@ func (j *Journal) write(e *Entry, b []byte) error {
 	s.last = j.now()
 	j.next++
 	j.push(e.call(at, length))
-	for f := range j.followers {
-		signal(f)
-	}
 	return nil
 }
 

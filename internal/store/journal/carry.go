@@ -115,7 +115,7 @@ func (j *Journal) lines(sc *scanner, s segment, offset int64, choose func(sessio
 	}
 	defer f.Close()
 	sc.at(f, offset, s.size)
-	sc.choose = choose
+	sc.choose = func(line []byte) bool { return choose(sessionOf(line)) }
 	for {
 		l, err := sc.next()
 		if err == io.EOF {

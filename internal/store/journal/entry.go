@@ -16,6 +16,7 @@ type Entry struct {
 	At        time.Time // when it began
 	Principal string
 	Session   string
+	Run       string // of the token that the caller showed; empty for none
 	Server    string
 	Method    string
 	Name      string
@@ -47,7 +48,7 @@ const maxText = 4 << 10
 
 // tidy makes an entry one that reads back as it is written.
 func (e *Entry) tidy(now time.Time) {
-	for _, s := range []*string{&e.Principal, &e.Session, &e.Server, &e.Method, &e.Name, &e.Outcome, &e.Error, &e.Mode, &e.Trace} {
+	for _, s := range []*string{&e.Principal, &e.Session, &e.Run, &e.Server, &e.Method, &e.Name, &e.Outcome, &e.Error, &e.Mode, &e.Trace} {
 		if !utf8.ValidString(*s) {
 			*s = strings.ToValidUTF8(*s, "\uFFFD")
 		}
@@ -85,7 +86,7 @@ func (e *Entry) shrink(maxSize int64) {
 // call is the entry's line of the index.
 func (e *Entry) call(at place, length int64) store.Call {
 	return store.Call{
-		Seq: e.Seq, ID: e.ID, At: e.At, Principal: e.Principal, Session: e.Session, Server: e.Server,
+		Seq: e.Seq, ID: e.ID, At: e.At, Principal: e.Principal, Session: e.Session, Run: e.Run, Server: e.Server,
 		Method: e.Method, Name: e.Name, Duration: e.Duration, Outcome: e.Outcome,
 		Segment: at.segment, Offset: at.offset, Length: length,
 	}

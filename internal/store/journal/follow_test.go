@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
+
+	"github.com/tine-mcp/tine/internal/store"
 )
 
 func TestFollowersAcrossSegments(t *testing.T) {
@@ -37,10 +40,8 @@ func TestFollowersAcrossSegments(t *testing.T) {
 	for i := range got {
 		sameIDs(t, got[i], ids)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.followers) != 0 {
-		t.Errorf("%d followers are left", len(r.followers))
+	if n := r.hub.Followers(); n != 0 {
+		t.Errorf("%d followers are left", n)
 	}
 }
 
@@ -156,5 +157,114 @@ func TestFollowHasWhatListHas(t *testing.T) {
 	}
 	if got, _, err := (&reader{}).listed(path, r.knownByID(all[2])); err != nil || !reflect.DeepEqual(got, seen[2]) {
 		t.Errorf("listed %+v, followed %+v, %v", got, seen[2], err)
+	}
+}
+
+// toEnd reads a tail to the end.
+func (r *rig) toEnd(t *Tail) (ids []string, missed int64) {
+	r.t.Helper()
+	for {
+		entries, gone, more, err := t.Next()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for i := range entries {
+			ids, missed = append(ids, entries[i].ID), missed+entries[i].Missed
+		}
+		if missed += gone; !more {
+			return ids, missed
+		}
+	}
+}
+
+// TestTailAfterEveryCall resumes after each call there is, with and without an index, and
+// after a restart.
+func TestTailAfterEveryCall(t *testing.T) {
+	ctx := context.Background()
+	r := newRig(t, Options{SegmentSize: minSegmentSize})
+	ids := r.add(100)
+	check := func(when string) {
+		t.Helper()
+		for seq := range ids {
+			tail, ok, err := r.TailAfter(ctx, int64(seq))
+			if err != nil || !ok || tail.At() != int64(seq) {
+				t.Fatalf("%s, after %d: at %d, %v, %v", when, seq, tail.At(), ok, err)
+			}
+			if got, missed := r.toEnd(&tail); missed != 0 || !reflect.DeepEqual(got, ids[seq:]) || tail.At() != int64(len(ids)) {
+				t.Fatalf("%s, after %d: %v, %d missed, now at %d", when, seq, got, missed, tail.At())
+			}
+		}
+		if tail, ok, err := r.TailAfter(ctx, int64(len(ids))); !ok || err != nil {
+			t.Errorf("%s: at the end: %v, %v", when, ok, err)
+		} else if got, missed := r.toEnd(&tail); got != nil || missed != 0 {
+			t.Errorf("%s: after the end there are %v", when, got)
+		}
+		for _, seq := range []int64{-1, int64(len(ids)) + 1, 1 << 62} {
+			if _, ok, err := r.TailAfter(ctx, seq); ok || err != nil {
+				t.Errorf("%s: call %d is one: %v, %v", when, seq, ok, err)
+			}
+		}
+	}
+	check("at once")
+	r.wholeIndex(ids)
+	check("with an index")
+	r.again()
+	check("after a restart")
+	r.ix.fail(errors.New("broken"))
+	ids = append(ids, r.add(20)...)
+	check("while the index is not written")
+	r.ix.fail(nil)
+}
+
+// TestTailAfterDroppedCalls counts those that it can't hand out.
+func TestTailAfterDroppedCalls(t *testing.T) {
+	r := newRig(t, Options{MaxSize: 64 << 10})
+	r.add(3000)
+	kept := r.listed()
+	first, _ := store.CallSeq(kept[0])
+	for _, seq := range []int64{0, 1, first - 2, first - 1, first, 2999} {
+		tail, ok, err := r.TailAfter(context.Background(), seq)
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		got, missed := r.toEnd(&tail)
+		if int64(len(got))+missed != 3000-seq || missed < first-1-seq {
+			t.Errorf("after %d: %d calls and %d missed; the first that is kept is %d", seq, len(got), missed, first)
+		}
+	}
+}
+
+// TestTailOf hands out the chosen calls alone, and misses no other.
+func TestTailOf(t *testing.T) {
+	r := newRig(t, Options{SegmentSize: minSegmentSize})
+	tail := r.Tail()
+	want := map[string][]string{}
+	odd := `an "odd" \ näme,"session":"ses_1"`
+	for i := range 300 {
+		e := sample()
+		e.Principal, e.Session = []string{"", "ann", odd}[i%3], []string{"ses_1", "ses_2"}[i%2]
+		e.Params = []byte(`{"x":1,"principal":"ann","session":"ses_2"}`)
+		if err := r.Append(&e); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{e.Principal + "/", "*/" + e.Session, e.Principal + "/" + e.Session} {
+			want[key] = append(want[key], e.ID)
+		}
+	}
+	for key, ids := range want {
+		who, session, _ := strings.Cut(key, "/")
+		of := &who
+		if who == "*" {
+			of = nil
+		}
+		chosen := tail
+		chosen.Of(of, session)
+		if got, missed := r.toEnd(&chosen); missed != 0 || chosen.At() != 300 || !reflect.DeepEqual(got, ids) {
+			t.Errorf("of %q in %q: %d calls, want %d; %d missed; at %d", who, session, len(got), len(ids), missed, chosen.At())
+		}
+	}
+	tail.ToEnd()
+	if got, missed := r.toEnd(&tail); got != nil || missed != 0 || tail.At() != 300 {
+		t.Errorf("at the end there are %v", got)
 	}
 }

@@ -81,7 +81,10 @@ type Options struct {
 	// SegmentSize is where a new file begins. 16 MiB unless given; an eighth of
 	// MaxSize where that is less.
 	SegmentSize int64
-	Log         *slog.Logger // nil for none
+	// Hub is raised after each call that is written, and wakes followers; nil for one of
+	// the journal's own.
+	Hub *store.Hub
+	Log *slog.Logger // nil for none
 }
 
 // Stats is the state of a Journal.
@@ -109,6 +112,7 @@ type Journal struct {
 	errors   atomic.Int64
 	underway underway
 	buffers  sync.Pool
+	scanners sync.Pool  // of followers
 	big      sync.Mutex // held while a line is made that no pooled buffer takes
 
 	mu       sync.Mutex
@@ -128,7 +132,7 @@ type Journal struct {
 	failing  bool          // the index, when it was last written
 	progress chan struct{} // closed when indexed has moved; nil while no goroutine waits
 
-	followers map[chan struct{}]struct{}
+	hub *store.Hub // wakes followers
 
 	wake, full, keep chan struct{} // signals with a place for one
 	closing          chan struct{}
@@ -150,13 +154,16 @@ func open(ctx context.Context, o Options, now func() time.Time, openFile func(st
 	j := &Journal{
 		dir: o.Dir, index: o.Index, log: o.Log, segmentSize: o.SegmentSize, now: now, open: openFile,
 		maxAge: o.MaxAge, wanted: o.Wanted,
-		kept:      archive{dir: filepath.Join(o.Dir, keptFolder), open: openFile},
-		followers: make(map[chan struct{}]struct{}),
-		wake:      make(chan struct{}, 1), full: make(chan struct{}, 1), keep: make(chan struct{}, 1),
+		kept: archive{dir: filepath.Join(o.Dir, keptFolder), open: openFile},
+		hub:  o.Hub,
+		wake: make(chan struct{}, 1), full: make(chan struct{}, 1), keep: make(chan struct{}, 1),
 		closing: make(chan struct{}),
 	}
 	if j.log == nil {
 		j.log = slog.New(slog.DiscardHandler)
+	}
+	if j.hub == nil {
+		j.hub = new(store.Hub)
 	}
 	if j.segmentSize <= 0 {
 		j.segmentSize = defaultSegmentSize

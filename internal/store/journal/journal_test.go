@@ -154,6 +154,7 @@ func TestFiltersReachWhatIsNotIndexed(t *testing.T) {
 			e.Principal = []string{"ann", "bob"}[i%2]
 			e.Server = fmt.Sprint("s", i%3)
 			e.Session = []string{"", "ses_1"}[i/2%2]
+			e.Run = []string{"", "run_1", "", "run_\"2"}[i/3%4]
 			if i%5 == 0 {
 				e.Outcome = "timeout"
 			}
@@ -170,11 +171,17 @@ func TestFiltersReachWhatIsNotIndexed(t *testing.T) {
 	var lists [][]Entry
 	filters := []store.CallFilter{
 		{}, {Limit: 3}, {Limit: 1000}, {Principal: &ann}, {Principal: &bob, Failed: true}, {Session: "ses_1"}, {Server: "s2", Limit: 50},
+		{Run: "run_1", Limit: 1000}, {Run: `run_"2`, Failed: true}, {Run: "run_3"},
 		{Servers: []string{"s0", "s1"}}, {Servers: []string{}}, {Failed: true, Limit: 1000}, {Since: at.Add(30 * time.Second), Limit: 1000},
 		{Before: 45}, {Before: 45, Limit: 10}, {Before: 1},
 	}
 	for _, f := range filters {
 		lists = append(lists, r.list(f))
+	}
+	for i, f := range filters {
+		if want := f.Run == "run_1" || f.Run == `run_"2`; f.Run != "" && (len(lists[i]) > 0) != want {
+			t.Errorf("%d calls of run %s", len(lists[i]), f.Run)
+		}
 	}
 	if before.Lag < 40 {
 		t.Errorf("lag %d", before.Lag)

@@ -17,18 +17,20 @@ import (
 // with P bytes of params and R of result; empty members are absent. The first line
 // of a segment is its header.
 var (
-	sessionMark = []byte(`,"session":"`)
-	sizesMark   = []byte(`,"sizes":[`)
-	paramsMark  = []byte(`,"params":`)
-	resultMark  = []byte(`,"result":`)
-	headerMark  = []byte(`{"journal":`)
-	lineEnd     = []byte("}\n")
+	seqMark       = []byte(`,"seq":`)
+	sessionMark   = []byte(`,"session":"`)
+	principalMark = []byte(`,"principal":"`)
+	sizesMark     = []byte(`,"sizes":[`)
+	paramsMark    = []byte(`,"params":`)
+	resultMark    = []byte(`,"result":`)
+	headerMark    = []byte(`{"journal":`)
+	lineEnd       = []byte("}\n")
 )
 
 const (
 	// startSpace is room for the start of any line: its id and its Seq.
 	startSpace = 64
-	// maxHead is more than any head has: eleven texts, each byte of them as an
+	// maxHead is more than any head has: twelve texts, each byte of them as an
 	// escape of six.
 	maxHead = 512 << 10
 	// maxBody is more than any params or result have, so that sums stay sums.
@@ -45,6 +47,7 @@ func appendLine(b []byte, e *Entry) []byte {
 	b = append(b, '"')
 	b = appendText(b, `,"principal":`, e.Principal)
 	b = appendText(b, `,"session":`, e.Session)
+	b = appendText(b, `,"run":`, e.Run)
 	b = appendText(b, `,"server":`, e.Server)
 	b = appendText(b, `,"method":`, e.Method)
 	b = appendText(b, `,"name":`, e.Name)
@@ -141,6 +144,7 @@ type head struct {
 	At        time.Time `json:"at"`
 	Principal string    `json:"principal"`
 	Session   string    `json:"session"`
+	Run       string    `json:"run"`
 	Server    string    `json:"server"`
 	Method    string    `json:"method"`
 	Name      string    `json:"name"`
@@ -179,13 +183,40 @@ func parseHead(b []byte) (head, bool) {
 
 // sessionOf finds the session in a line without reading its head. It is as it
 // stands there, with escapes, and empty where there is none.
-func sessionOf(b []byte) []byte {
-	at := bytes.Index(b, sessionMark)
+func sessionOf(b []byte) []byte { return textOf(b, sessionMark) }
+
+// principalOf is to the principal what sessionOf is to the session.
+func principalOf(b []byte) []byte { return textOf(b, principalMark) }
+
+func textOf(b, mark []byte) []byte {
+	at := bytes.Index(b, mark)
 	if at < 0 || bytes.Contains(b[:at], sizesMark) { // of params or result
 		return nil
 	}
-	b = b[at+len(sessionMark):]
-	return b[:max(0, bytes.IndexByte(b, '"'))]
+	b = b[at+len(mark):]
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '\\':
+			i++
+		case '"':
+			return b[:i]
+		}
+	}
+	return nil
+}
+
+// seqOf finds the Seq in a line without reading its head; zero where there is none.
+func seqOf(b []byte) int64 {
+	at := bytes.Index(b[:min(len(b), startSpace)], seqMark)
+	if at < 0 {
+		return 0
+	}
+	digits, _, _ := bytes.Cut(b[at+len(seqMark):], []byte(","))
+	seq, err := strconv.ParseInt(string(digits), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return seq
 }
 
 // bodies returns where params and result begin in the line and how long the
@@ -213,7 +244,7 @@ func (h *head) fits(line []byte) bool {
 
 func (h *head) entry() Entry {
 	return Entry{
-		Seq: h.Seq, ID: store.CallID(h.Seq), At: h.At.UTC(), Principal: h.Principal, Session: h.Session, Server: h.Server, Method: h.Method,
+		Seq: h.Seq, ID: store.CallID(h.Seq), At: h.At.UTC(), Principal: h.Principal, Session: h.Session, Run: h.Run, Server: h.Server, Method: h.Method,
 		Name: h.Name, Duration: time.Duration(h.NS), Outcome: h.Outcome, Error: h.Error, Mode: h.Mode, Trace: h.Trace, Note: h.Note,
 	}
 }

@@ -189,7 +189,7 @@ func (r *rig) write(path string, b []byte) {
 
 func sample() Entry {
 	return Entry{
-		At: time.Date(2026, 11, 3, 4, 5, 6, 789, time.UTC), Principal: "ann", Session: "ses_1", Server: "fs", Method: "tools/call", Name: "read_file",
+		At: time.Date(2026, 11, 3, 4, 5, 6, 789, time.UTC), Principal: "ann", Session: "ses_1", Run: "run_1", Server: "fs", Method: "tools/call", Name: "read_file",
 		Duration: 1234 * time.Microsecond, Outcome: "ok", Mode: "full", Trace: "0af7651916cd43dd8448eb211c80319c",
 		Params: []byte(`{"name":"read_file","arguments":{"path":"/a"}}`), Result: []byte(`{"content":[{"type":"text","text":"hello"}]}`),
 	}

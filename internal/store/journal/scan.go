@@ -31,7 +31,7 @@ type line struct {
 	kind   kind
 	offset int64
 	length int64
-	head   head // of a call
+	head   head // of a call; of one that was passed, its Seq
 }
 
 // scanner reads the lines of a segment one after the other. It does not look at
@@ -42,9 +42,9 @@ type scanner struct {
 	offset int64 // of the next line
 	end    int64 // of what was written whole
 
-	// choose picks the sessions whose lines are looked at; nil for all. Others
-	// cost little.
-	choose func(session []byte) bool
+	// choose picks the lines that are looked at, by what they begin with; nil for all.
+	// Others cost little. Long lines are looked at in any case.
+	choose func(line []byte) bool
 
 	buf  []byte // a part of the file
 	base int64  // where it begins
@@ -73,8 +73,8 @@ func (s *scanner) next() (line, error) {
 	var err error
 	if newline >= 0 {
 		l.length = int64(newline) + 1
-		if b = b[:newline+1]; s.choose != nil && !s.choose(sessionOf(b)) {
-			l.kind = passed
+		if b = b[:newline+1]; s.choose != nil && !s.choose(b) {
+			l.kind, l.head.Seq = passed, seqOf(b)
 		} else {
 			l.read(b)
 		}

@@ -109,21 +109,33 @@ func FuzzLine(f *testing.F) {
 	})
 }
 
-func TestSessionOf(t *testing.T) {
-	body := []byte(`{"a":1,"session":"ses_of_a_body"}`)
+func TestPartsOfALine(t *testing.T) {
+	body := []byte(`{"a":1,"seq":7,"principal":"who_of_a_body","session":"ses_of_a_body"}`)
 	for session, want := range map[string]string{
-		"": "", "ses_1": "ses_1", `a"b`: `a\`, "\n": `\u000a`, `,"session":"x`: `,\`,
+		"": "", "ses_1": "ses_1", `a"b`: `a\"b`, `a\`: `a\\`, "\n": `\u000a`, `,"session":"x`: `,\"session\":\"x`,
 	} {
 		for _, principal := range []string{"", `x,"session":"y"`, `,"sizes":[1,2]`} {
-			b, _ := finishLine(appendLine(nil, &Entry{Principal: principal, Session: session, Error: `,"session":"z"`, Params: body, Result: body}), 1)
-			if got := string(sessionOf(b)); got != want {
-				t.Errorf("%s: %q, want %q", b, got, want)
+			for _, seq := range []int64{1, 1 << 40, 1<<63 - 1} {
+				b, _ := finishLine(appendLine(nil, &Entry{Principal: principal, Session: session, Error: `,"session":"z"`, Params: body, Result: body}), seq)
+				if got := string(sessionOf(b)); got != want {
+					t.Errorf("%s: %q, want %q", b, got, want)
+				}
+				quoted := appendString(nil, principal)
+				if got := principalOf(b); !bytes.Equal(got, quoted[1:len(quoted)-1]) {
+					t.Errorf("%s: by %q, want %q", b, got, principal)
+				}
+				if got := seqOf(b); got != seq {
+					t.Errorf("%s: %d", b, got)
+				}
 			}
 		}
 	}
 	for _, b := range []string{"", "\n", `,"session":"`, `{"session":"a"}`, `,"session":"a`} {
 		if got := sessionOf([]byte(b)); len(got) != 0 {
 			t.Errorf("%s: %q", b, got)
+		}
+		if got := seqOf([]byte(b)); got != 0 {
+			t.Errorf("%s: %d", b, got)
 		}
 	}
 }

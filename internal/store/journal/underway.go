@@ -21,7 +21,8 @@ import (
 // and appends them as calls with an unknown outcome.
 //
 // The file is notes of one size. A note is a state, one byte; a checksum of the rest; when the
-// call began; and six texts, cut so that they fit: each a length of two bytes and the bytes.
+// call began; and six texts, or seven with a run, cut so that they fit: each a length of two
+// bytes and the bytes.
 const (
 	// UnderwayName is the name of the file in the folder of the journal.
 	UnderwayName = "underway"
@@ -30,8 +31,22 @@ const (
 	maxNotes = 8192
 
 	noteHead = 16 // state, three bytes of nothing, checksum, time
-	noteText = (noteSize-noteHead)/6 - 2
+
+	// States of a note; zero is none.
+	notePlain = 1
+	noteOfRun = 2
 )
+
+// noted are the first n texts of an entry, which a note with a state has, and how long
+// each may be.
+func noted(e *Entry, state byte) (texts [7]*string, n, most int) {
+	texts = [...]*string{&e.Principal, &e.Session, &e.Server, &e.Method, &e.Name, &e.Mode, &e.Run}
+	n = len(texts)
+	if state == notePlain {
+		n--
+	}
+	return texts, n, (noteSize-noteHead)/n - 2
+}
 
 // A Note is the place of a running call; zero for none.
 type Note int32
@@ -60,11 +75,15 @@ func (j *Journal) Begin(e *Entry) Note {
 		note = new([noteSize]byte)
 	}
 	defer u.buffers.Put(note)
-	note[0] = 1
+	note[0] = notePlain
+	if e.Run != "" {
+		note[0] = noteOfRun
+	}
 	binary.LittleEndian.PutUint64(note[8:], uint64(e.At.UnixNano()))
 	at := noteHead
-	for _, text := range [...]string{e.Principal, e.Session, e.Server, e.Method, e.Name, e.Mode} {
-		text = text[:min(len(text), noteText)]
+	texts, many, most := noted(e, note[0])
+	for _, t := range texts[:many] {
+		text := (*t)[:min(len(*t), most)]
 		binary.LittleEndian.PutUint16(note[at:], uint16(len(text)))
 		at += 2 + copy(note[at+2:], text)
 	}
@@ -146,17 +165,18 @@ func readUnderway(path string) ([]Entry, error) {
 
 // readNote reads the note of a running call; false for anything else.
 func readNote(note []byte) (e Entry, ok bool) {
-	if len(note) < noteHead || note[0] != 1 {
+	if len(note) < noteHead || note[0] != notePlain && note[0] != noteOfRun {
 		return e, false
 	}
 	e.At = time.Unix(0, int64(binary.LittleEndian.Uint64(note[8:]))).UTC()
 	at := noteHead
-	for _, text := range []*string{&e.Principal, &e.Session, &e.Server, &e.Method, &e.Name, &e.Mode} {
+	texts, many, most := noted(&e, note[0])
+	for _, text := range texts[:many] {
 		if at+2 > len(note) {
 			return e, false
 		}
 		n := int(binary.LittleEndian.Uint16(note[at:]))
-		if at += 2; n > noteText || at+n > len(note) {
+		if at += 2; n > most || at+n > len(note) {
 			return e, false
 		}
 		*text = string(note[at : at+n])

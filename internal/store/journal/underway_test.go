@@ -52,7 +52,8 @@ func TestKillLeavesANote(t *testing.T) {
 	}
 	r.crash()
 	r.up()
-	want := "s1/first s1/second s1/third s2/" + strings.Repeat("n", noteText)
+	_, _, most := noted(&long, notePlain)
+	want := "s1/first s1/second s1/third s2/" + strings.Repeat("n", most)
 	if got := r.cutOffCalls(); got != want {
 		t.Errorf("cut off: %s", got)
 	}
@@ -115,6 +116,32 @@ func TestDamagedNotesAreLeftOut(t *testing.T) {
 	r.up()
 	if got := r.cutOffCalls(); got != "s1/x2" {
 		t.Errorf("cut off: %s", got)
+	}
+}
+
+// TestNotesOfRuns checks that a call of a run is one of that run after a kill, and that
+// the note of a call without a run is as it was before there were runs.
+func TestNotesOfRuns(t *testing.T) {
+	r := newRig(t, Options{})
+	of := begun("s1", strings.Repeat("n", 200))
+	of.Run = "run_" + strings.Repeat("1", 60)
+	r.Begin(&of)
+	plain := begun("s1", "plain")
+	r.Begin(&plain)
+	notes, err := os.ReadFile(filepath.Join(r.dir, UnderwayName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if note := string(notes[noteSize+noteHead:]); notes[noteSize] != 1 || !strings.HasPrefix(note, "\x03\x00ada\x02\x00s1\x05\x00files") {
+		t.Errorf("the note of a call without a run: %q", note)
+	}
+	r.crash()
+	r.up()
+	if all := r.list(store.CallFilter{Run: of.Run}); len(all) != 1 || all[0].Run != of.Run || all[0].Error != cutOff {
+		t.Errorf("calls of the run: %+v", all)
+	}
+	if all := r.list(store.CallFilter{}); len(all) != 2 {
+		t.Errorf("calls: %+v", all)
 	}
 }
 

@@ -23,10 +23,18 @@ import (
 //	Length
 //
 // All numbers are varints, signed ones for what may be below zero.
+//
+// A block with calls of runs has two bytes before the texts, a zero, which no number of
+// texts is, and formRuns; and in each call a seventh text, the run. In a block without
+// them no call has a run.
 const (
 	blockCalls = 512
 	// minCall is the least that a call takes.
 	minCall = 11
+	// formRuns is the form of a block with runs.
+	formRuns = 1
+	// plainTexts are the texts of a call in a block without runs.
+	plainTexts = 6
 )
 
 // The kinds of texts in a block, for the sets of the block.
@@ -34,6 +42,7 @@ const (
 	isPrincipal = 1 << iota
 	isSession
 	isServer
+	isRun
 )
 
 var errBlock = errors.New("a block of the index of calls is damaged")
@@ -44,6 +53,7 @@ type block struct {
 	newest                        int64 // greatest At
 	size, failed                  int
 	servers, principals, sessions []byte // sets
+	runs                          []byte // a set too, empty in a block without runs
 	data                          []byte
 }
 
@@ -65,9 +75,13 @@ func (w *blockWriter) block(calls []store.Call) block {
 	w.texts, w.is, w.body = w.texts[:0], w.is[:0], w.body[:0]
 
 	b := block{first: calls[0].Seq, last: calls[len(calls)-1].Seq, segment: calls[0].Segment, newest: atNumber(calls[0].At), size: len(calls)}
+	texts := plainTexts
+	if slices.ContainsFunc(calls, func(c store.Call) bool { return c.Run != "" }) {
+		texts = len(kinds)
+	}
 	before := &store.Call{}
 	var at, end int64
-	var numbers [6]uint64
+	var numbers [len(kinds)]uint64
 	for i := range calls {
 		c := &calls[i]
 		now := atNumber(c.At)
@@ -78,7 +92,7 @@ func (w *blockWriter) block(calls []store.Call) block {
 		w.body = binary.AppendUvarint(w.body, uint64(c.Seq-before.Seq))
 		w.body = binary.AppendVarint(w.body, now-at)
 		is, was := fields(c), fields(before)
-		for k, text := range is {
+		for k, text := range is[:texts] {
 			// Most calls are like the one before.
 			if i == 0 || *text != *was[k] {
 				numbers[k] = w.number(*text)
@@ -91,9 +105,12 @@ func (w *blockWriter) block(calls []store.Call) block {
 		w.body = binary.AppendVarint(w.body, c.Length)
 		before, at, end = c, now, c.Offset+c.Length
 	}
-	b.principals, b.sessions, b.servers = w.set(isPrincipal), w.set(isSession), w.set(isServer)
+	b.principals, b.sessions, b.servers, b.runs = w.set(isPrincipal), w.set(isSession), w.set(isServer), w.set(isRun)
 
 	data := append(w.data[:0], 0, 0, 0, 0)
+	if texts > plainTexts {
+		data = append(data, 0, formRuns)
+	}
 	data = binary.AppendUvarint(data, uint64(len(w.texts)))
 	for _, text := range w.texts {
 		data = binary.AppendUvarint(data, uint64(len(text)))
@@ -107,10 +124,10 @@ func (w *blockWriter) block(calls []store.Call) block {
 }
 
 // kinds says what the texts of a call are, as fields returns them.
-var kinds = [6]uint8{isPrincipal, isSession, isServer}
+var kinds = [plainTexts + 1]uint8{0: isPrincipal, 1: isSession, 2: isServer, plainTexts: isRun}
 
-func fields(c *store.Call) [6]*string {
-	return [6]*string{&c.Principal, &c.Session, &c.Server, &c.Method, &c.Name, &c.Outcome}
+func fields(c *store.Call) [len(kinds)]*string {
+	return [len(kinds)]*string{&c.Principal, &c.Session, &c.Server, &c.Method, &c.Name, &c.Outcome, &c.Run}
 }
 
 func (w *blockWriter) number(text string) uint64 {
@@ -152,6 +169,13 @@ func readBlock(calls []store.Call, data []byte, segment int64) ([]store.Call, er
 
 func readCalls(calls []store.Call, data []byte, segment int64) ([]store.Call, error) {
 	r := blockReader{data: data}
+	each := plainTexts
+	if len(data) > 1 && data[0] == 0 {
+		if data[1] != formRuns {
+			return nil, errBlock
+		}
+		each, r.data = len(kinds), data[2:]
+	}
 	texts := make([]string, 0, r.count(1))
 	for range cap(texts) {
 		texts = append(texts, string(r.bytes(r.count(1))))
@@ -171,7 +195,8 @@ func readCalls(calls []store.Call, data []byte, segment int64) ([]store.Call, er
 		at += r.varint()
 		calls = append(calls, store.Call{Seq: seq, At: atTime(at), Segment: segment})
 		c := &calls[len(calls)-1]
-		for _, text := range fields(c) {
+		of := fields(c)
+		for _, text := range of[:each] {
 			i := r.uvarint()
 			if i >= uint64(len(texts)) {
 				return nil, errBlock

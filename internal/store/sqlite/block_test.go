@@ -33,8 +33,10 @@ func TestBlocksComeBack(t *testing.T) {
 		{Seq: 2, Offset: math.MinInt64, Length: math.MinInt64, Duration: math.MaxInt64},
 		{Seq: math.MaxInt64, At: time.Unix(0, 0).UTC(), Server: strings.Repeat("s", 1<<20)},
 	}
+	runs := callsFrom(9, 40)
+	runs[3].Run, runs[4].Run, runs[20].Run = "run_1", "run_1", "run_2"
 	var w blockWriter
-	for _, calls := range [][]store.Call{far, callsFrom(7, 1), callsFrom(1<<50, blockCalls), far[1:2]} {
+	for _, calls := range [][]store.Call{far, callsFrom(7, 1), runs, callsFrom(1<<50, blockCalls), far[1:2], runs[3:4]} {
 		got, err := readBlock(nil, w.block(calls).data, calls[0].Segment)
 		if err != nil || !reflect.DeepEqual(got, calls) {
 			t.Errorf("%v: got %.500v\nwant %.500v", err, got, calls)
@@ -42,6 +44,20 @@ func TestBlocksComeBack(t *testing.T) {
 	}
 	if size := len(w.block(callsFrom(1, blockCalls)).data); size > 20*blockCalls {
 		t.Errorf("a block of calls that are alike takes %d bytes", size)
+	}
+}
+
+// TestBlocksWithoutRuns checks that they are what they were before there were runs, so
+// that a block of today and one of then are read alike.
+func TestBlocksWithoutRuns(t *testing.T) {
+	var w blockWriter
+	b := w.block([]store.Call{{Seq: 1, At: time.Unix(0, 2), Principal: "p", Session: "s", Server: "v", Method: "m", Name: "n", Outcome: "ok", Duration: 3, Segment: 1, Offset: 4, Length: 5}})
+	want := "\x06" + "\x01p" + "\x01s" + "\x01v" + "\x01m" + "\x01n" + "\x02ok" + "\x01" + "\x01\x04" + "\x00\x01\x02\x03\x04\x05" + "\x06\x08\x0a"
+	if got := string(b.data[4:]); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if len(b.runs) != 0 {
+		t.Errorf("runs %x of a block without them", b.runs)
 	}
 }
 
@@ -71,6 +87,8 @@ func FuzzBlock(f *testing.F) {
 	f.Add(w.block([]store.Call{{Seq: math.MaxInt64, Offset: math.MinInt64, Length: -1}}).data[4:])
 	f.Add([]byte{})
 	f.Add([]byte{0, 1})
+	f.Add([]byte{0, 2, 1, 0})
+	f.Add(w.block([]store.Call{{Seq: 3, Run: "run_1"}, {Seq: 4}}).data[4:])
 	f.Add(binary.AppendUvarint(nil, math.MaxUint64))
 	f.Add(append([]byte{1, 0}, binary.AppendUvarint(nil, math.MaxInt64)...))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -71,7 +71,7 @@ func (d *DB) callsPutter(ctx context.Context) (*putter, error) {
 	for query, s := range map[string]**sql.Stmt{
 		"SELECT first, last, segment, size, CASE WHEN last >= ?1 OR size < ?2 THEN data END FROM calls WHERE first <= ?1 ORDER BY first DESC LIMIT 1": &p.near,
 		"SELECT min(first) FROM calls WHERE first > ?": &p.next,
-		"INSERT OR REPLACE INTO calls (first, last, segment, newest, size, failed, servers, principals, sessions, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)": &p.insert,
+		"INSERT OR REPLACE INTO calls (first, last, segment, newest, size, failed, servers, principals, sessions, runs, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)": &p.insert,
 	} {
 		var err error
 		if *s, err = d.db.PrepareContext(ctx, query); err != nil {
@@ -132,7 +132,7 @@ func (p *putter) put(ctx context.Context, calls []store.Call) (n int, err error)
 			size++
 		}
 		b := p.blocks.block(calls[:size])
-		if _, err := p.insert.ExecContext(ctx, b.first, b.last, b.segment, b.newest, b.size, b.failed, b.servers, b.principals, b.sessions, b.data); err != nil {
+		if _, err := p.insert.ExecContext(ctx, b.first, b.last, b.segment, b.newest, b.size, b.failed, b.servers, b.principals, b.sessions, b.runs, b.data); err != nil {
 			return 0, err
 		}
 		calls = calls[size:]

@@ -86,6 +86,9 @@ func blocksQuery(f store.CallFilter) (query string, args []any, some bool) {
 	if f.Session != "" {
 		and("instr(sessions, ?)", mark(f.Session))
 	}
+	if f.Run != "" {
+		and("instr(runs, ?)", mark(f.Run))
+	}
 	if f.Servers != nil {
 		if len(f.Servers) == 0 {
 			return "", nil, false

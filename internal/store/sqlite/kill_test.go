@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -65,6 +66,16 @@ func TestWritesSurviveAKill(t *testing.T) {
 				t.Errorf("of %q, which was written, something is gone", key)
 			}
 		}
+		callbacks := must(d.WaitingCallbacks(ctx))
+		if runs := must(d.Runs(ctx, store.RunFilter{Limit: 1e6})); len(runs) < len(said) || len(runs) != len(callbacks) {
+			t.Errorf("%d were written, and there are %d runs and %d callbacks", len(said), len(runs), len(callbacks))
+		} else {
+			for _, r := range runs {
+				if len(must(d.Events(ctx, r.ID+"-run"))) != 1 {
+					t.Errorf("of run %q its event is gone", r.ID)
+				}
+			}
+		}
 		for parent, n := range children {
 			if n != forked {
 				t.Errorf("%d of %d sessions that were written at once are there", n, forked)
@@ -103,6 +114,9 @@ func writeForever(path string) {
 		check(d.PutSnapshot(ctx, store.Snapshot{ID: key}))
 		check(d.PutSessions(ctx, sessions...))
 		check(d.PutEvents(ctx, events...))
+		check(d.ChangeAgents(ctx, func(tx store.AgentTx) error {
+			return errors.Join(tx.PutRun(store.Run{ID: key, Session: key}), tx.PutCallback(store.Callback{Parent: key}), tx.PutEvents(store.Event{Session: key + "-run"}))
+		}))
 		check(d.EndCreation(ctx, "", key, json.RawMessage(`{}`)))
 		os.Stdout.WriteString(key + "\n")
 	}

@@ -45,7 +45,10 @@ func TestReleasedSchemas(t *testing.T) {
 				}
 			}
 			if version >= 2 {
-				if err := old.PutCalls(context.Background(), []store.Call{{Seq: 1, Server: "fs", Session: "ses_1"}}); err != nil {
+				var w blockWriter
+				b := w.block([]store.Call{{Seq: 1, Server: "fs", Session: "ses_1"}})
+				if _, err := old.db.Exec("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+					b.first, b.last, b.segment, b.newest, b.size, b.failed, b.servers, b.principals, b.sessions, b.data); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -113,6 +116,9 @@ func checkRelease(t *testing.T, d *DB, version int) {
 	if _, ok, err := d.Credential(ctx, "s", "ann"); !ok || err != nil {
 		t.Errorf("credential %v, %v", ok, err)
 	}
+	if all, err := d.Calls(ctx, store.CallFilter{Run: "run_1"}); err != nil || len(all) != 0 {
+		t.Errorf("calls of a run %v, %v", all, err)
+	}
 	if all, err := d.Calls(ctx, store.CallFilter{Session: "ses_1"}); err != nil || len(all) != 1 {
 		t.Errorf("calls %v, %v", all, err)
 	}
@@ -130,6 +136,7 @@ func checkNew(t *testing.T, d *DB) {
 		"session":    d.PutSessions(ctx, store.Session{ID: "ses_new", Parent: "ses_1", Catalog: "c", Servers: json.RawMessage(`[]`), Closed: time.Unix(9, 0)}),
 		"event":      d.PutEvents(ctx, store.Event{Session: "ses_1", Kind: "forked"}),
 		"snapshot":   d.PutSnapshot(ctx, store.Snapshot{ID: "snap_1", Name: "n"}),
+		"run":        d.ChangeAgents(ctx, func(tx store.AgentTx) error { return tx.PutRun(store.Run{ID: "run_1", Session: "ses_1"}) }),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", step, err)

@@ -139,4 +139,98 @@ CREATE TABLE tool_lists (
 	digest TEXT PRIMARY KEY,
 	tools  BLOB NOT NULL
 ) STRICT;
+`, `
+CREATE TABLE session_tokens (
+	id      TEXT PRIMARY KEY,
+	session TEXT NOT NULL,
+	hash    TEXT NOT NULL,
+	run     TEXT NOT NULL,
+	servers BLOB,
+	allow   BLOB,
+	created INTEGER NOT NULL,
+	expires INTEGER NOT NULL
+) STRICT;
+CREATE INDEX session_tokens_of_session ON session_tokens (session);
+CREATE TABLE calls_of_runs (
+	first      INTEGER PRIMARY KEY,
+	last       INTEGER NOT NULL,
+	segment    INTEGER NOT NULL,
+	newest     INTEGER NOT NULL,
+	size       INTEGER NOT NULL,
+	failed     INTEGER NOT NULL,
+	servers    BLOB NOT NULL,
+	principals BLOB NOT NULL,
+	sessions   BLOB NOT NULL,
+	runs       BLOB NOT NULL,
+	data       BLOB NOT NULL
+) STRICT;
+INSERT INTO calls_of_runs SELECT first, last, segment, newest, size, failed, servers, principals, sessions, X'', data FROM calls;
+DROP TABLE calls;
+ALTER TABLE calls_of_runs RENAME TO calls;
+`, `
+CREATE TABLE agent_sessions (
+	id      TEXT PRIMARY KEY,
+	agent   TEXT NOT NULL,
+	owner   TEXT NOT NULL,
+	parent  TEXT NOT NULL,
+	state   TEXT NOT NULL,
+	created INTEGER NOT NULL,
+	changed INTEGER NOT NULL,
+	data    BLOB
+) STRICT;
+CREATE INDEX agent_sessions_in_order ON agent_sessions (created DESC, id);
+CREATE INDEX agent_sessions_of_owner ON agent_sessions (owner, created DESC, id);
+CREATE INDEX agent_sessions_of_parent ON agent_sessions (parent, created DESC, id) WHERE parent <> '';
+CREATE INDEX agent_sessions_by_end ON agent_sessions (changed) WHERE state IN ('finished', 'failed', 'stopped');
+CREATE TABLE runs (
+	id      TEXT PRIMARY KEY,
+	session TEXT NOT NULL,
+	agent   TEXT NOT NULL,
+	owner   TEXT NOT NULL,
+	parent  TEXT NOT NULL,
+	state   TEXT NOT NULL,
+	claim   INTEGER NOT NULL,
+	runner  TEXT NOT NULL,
+	until   INTEGER NOT NULL,
+	created INTEGER NOT NULL,
+	changed INTEGER NOT NULL,
+	data    BLOB
+) STRICT;
+CREATE INDEX runs_in_order ON runs (created DESC, id);
+CREATE INDEX runs_of_owner ON runs (owner, created DESC, id);
+CREATE INDEX runs_of_session ON runs (session, created DESC, id);
+CREATE INDEX runs_of_parent ON runs (parent, created DESC, id) WHERE parent <> '';
+CREATE INDEX runs_by_state ON runs (state, created DESC, id);
+CREATE TABLE callbacks (
+	n       INTEGER PRIMARY KEY AUTOINCREMENT,
+	parent  TEXT NOT NULL,
+	child   TEXT NOT NULL,
+	run     TEXT NOT NULL,
+	carrier TEXT NOT NULL,
+	at      INTEGER NOT NULL,
+	data    BLOB
+) STRICT;
+CREATE INDEX callbacks_of_parent ON callbacks (parent, n);
+CREATE INDEX callbacks_waiting ON callbacks (n) WHERE carrier = '';
+`, `
+ALTER TABLE events ADD COLUMN run   TEXT NOT NULL DEFAULT '';
+ALTER TABLE events ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+UPDATE events SET owner = coalesce((SELECT s.owner FROM sessions s WHERE s.id = events.session), '');
+CREATE INDEX events_of_owner ON events (owner);
+CREATE INDEX events_of_run ON events (run) WHERE run <> '';
+CREATE TABLE events_dropped (
+	owner TEXT PRIMARY KEY,
+	n     INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER events_are_dropped AFTER DELETE ON events BEGIN
+	INSERT INTO events_dropped (owner, n) VALUES (old.owner, old.n) ON CONFLICT (owner) DO UPDATE SET n = max(n, excluded.n);
+END;
+`, `
+CREATE TABLE blueprints (
+	name     TEXT PRIMARY KEY,
+	owner    TEXT NOT NULL,
+	operator INTEGER NOT NULL,
+	body     BLOB,
+	changed  INTEGER NOT NULL
+) STRICT;
 `}

@@ -20,6 +20,7 @@ func (d *DB) PutSessions(ctx context.Context, all ...store.Session) error {
 	catalogs, sessions := write{query: putCatalog}, write{query: "INSERT INTO sessions (" + sessionColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET owner = excluded.owner, kind = excluded.kind, created = excluded.created, used = excluded.used, closed = excluded.closed,
 			parent = excluded.parent, token = excluded.token, catalog = excluded.catalog, data = excluded.data`}
+	ended := write{query: deleteTokensOf}
 	written := make(map[string]bool)
 	for _, s := range all {
 		if s.ID == "" {
@@ -30,8 +31,11 @@ func (d *DB) PutSessions(ctx context.Context, all ...store.Session) error {
 			catalogs.add(s.Catalog, raw(s.Servers))
 		}
 		sessions.add(s.ID, s.Owner, s.Kind, nanos(s.Created), nanos(s.Used), nanos(s.Closed), s.Parent, s.Token, s.Catalog, raw(s.Data))
+		if !s.Closed.IsZero() {
+			ended.add(s.ID)
+		}
 	}
-	_, err := d.write(ctx, catalogs, sessions)
+	_, err := d.write(ctx, catalogs, sessions, ended)
 	return d.wrap(step, err)
 }
 
@@ -42,11 +46,13 @@ func (d *DB) DeleteSession(ctx context.Context, id string) error {
 
 func (d *DB) deleteSessions(ctx context.Context, ids ...string) error {
 	sessions, events := write{query: "DELETE FROM sessions WHERE id = ?"}, write{query: "DELETE FROM events WHERE session = ?"}
+	tokens := write{query: deleteTokensOf}
 	for _, id := range ids {
 		sessions.add(id)
 		events.add(id)
+		tokens.add(id)
 	}
-	_, err := d.write(ctx, sessions, events)
+	_, err := d.write(ctx, sessions, events, tokens)
 	return err
 }
 
@@ -148,40 +154,4 @@ func (d *DB) DropSessions(ctx context.Context, before time.Time) ([]string, erro
 		dropped = append(dropped, some...)
 	}
 	return dropped, nil
-}
-
-// PutEvents implements store.Sessions.
-func (d *DB) PutEvents(ctx context.Context, all ...store.Event) error {
-	const step = "write events of sessions"
-	events := write{query: "INSERT INTO events (session, at, kind, call, data) VALUES (?, ?, ?, ?, ?)"}
-	for _, e := range all {
-		if e.Session == "" {
-			return fmt.Errorf("%s: one of %d has no session", step, len(all))
-		}
-		events.add(e.Session, nanos(e.At), e.Kind, e.Call, raw(e.Data))
-	}
-	ids, err := d.write(ctx, events)
-	if err != nil {
-		return d.wrap(step, err)
-	}
-	for i := range all {
-		all[i].N = ids[i]
-	}
-	return nil
-}
-
-// Events implements store.Sessions.
-func (d *DB) Events(ctx context.Context, session string) ([]store.Event, error) {
-	var all []store.Event
-	err := d.eachOf(ctx, d.reader, "read the events of a session", "SELECT n, at, kind, call, data FROM events WHERE session = ? ORDER BY n", func(rows *sql.Rows) error {
-		e := store.Event{Session: session}
-		var at int64
-		if err := rows.Scan(&e.N, &at, &e.Kind, &e.Call, (*[]byte)(&e.Data)); err != nil {
-			return err
-		}
-		e.At = fromNanos(at)
-		all = append(all, e)
-		return nil
-	}, session)
-	return all, err
 }

@@ -52,6 +52,17 @@ func TestListsUseAnIndex(t *testing.T) {
 		"SELECT * FROM sessions WHERE TRUE AND closed = 0 AND created <= 9 AND (created < 9 OR id > '9') ORDER BY created DESC, id LIMIT 9": "sessions_open",
 		"SELECT * FROM sessions WHERE TRUE AND parent = 'ses_1' AND parent <> '' ORDER BY created DESC, id LIMIT 9":                         "sessions_of_parent",
 		"SELECT * FROM events WHERE session = 'ses_1' ORDER BY n":                                                                           "events_of_session",
+
+		"SELECT * FROM runs WHERE TRUE ORDER BY created DESC, id LIMIT 9":                                    "runs_in_order",
+		"SELECT * FROM runs WHERE owner = 'a' ORDER BY created DESC, id LIMIT 9":                             "runs_of_owner",
+		"SELECT * FROM runs WHERE session = 's' ORDER BY created DESC, id LIMIT 9":                           "runs_of_session",
+		"SELECT * FROM runs WHERE parent = 'p' AND parent <> '' ORDER BY created DESC, id LIMIT 9":           "runs_of_parent",
+		"SELECT * FROM runs WHERE state IN ('pending', 'claimed') ORDER BY created DESC, id LIMIT 9":         "runs_by_state",
+		"SELECT * FROM agent_sessions WHERE parent = 'p' AND parent <> '' ORDER BY created DESC, id LIMIT 9": "agent_sessions_of_parent",
+		"SELECT * FROM agent_sessions WHERE owner = 'a' ORDER BY created DESC, id LIMIT 9":                   "agent_sessions_of_owner",
+		"SELECT id FROM agent_sessions WHERE state IN ('finished', 'failed', 'stopped') AND changed < 9":     "agent_sessions_by_end",
+		"SELECT * FROM callbacks WHERE parent = 'p' ORDER BY n":                                              "callbacks_of_parent",
+		"SELECT * FROM callbacks WHERE carrier = '' ORDER BY n":                                              "callbacks_waiting",
 	} {
 		plan := ""
 		err := d.each(context.Background(), "explain", "EXPLAIN QUERY PLAN "+query, func(rows *sql.Rows) error {

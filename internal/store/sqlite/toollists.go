@@ -13,8 +13,8 @@ import (
 func (d *DB) PutToolList(ctx context.Context, digest string, tools json.RawMessage, e store.Event) error {
 	lists := write{query: "INSERT INTO tool_lists (digest, tools) VALUES (?, ?) ON CONFLICT DO NOTHING"}
 	lists.add(digest, []byte(tools))
-	events := write{query: "INSERT INTO events (session, at, kind, call, data) VALUES (?, ?, ?, ?, ?)"}
-	events.add(e.Session, nanos(e.At), e.Kind, e.Call, raw(e.Data))
+	events := write{query: putEvent}
+	events.add(eventArgs(e)...)
 	_, err := d.write(ctx, lists, events)
 	return d.wrap("write a list of tools", err)
 }

@@ -18,7 +18,7 @@ func testCalls(t *testing.T, s store.Calls, reopen func() store.Calls) {
 	}
 	must(t, s.PutCalls(ctx, nil))
 	a := store.Call{
-		Seq: 3, ID: store.CallID(3), At: day, Principal: "ann", Session: "ses_1", Server: "fs", Method: "tools/call", Name: "read",
+		Seq: 3, ID: store.CallID(3), At: day, Principal: "ann", Session: "ses_1", Run: "run_1", Server: "fs", Method: "tools/call", Name: "read",
 		Duration: 1500 * time.Microsecond, Outcome: "timeout", Segment: 7, Offset: 1 << 40, Length: 1 << 33,
 	}
 	b := store.Call{Seq: 1 << 60, ID: store.CallID(1 << 60), Outcome: "ok", Segment: 1 << 40}
@@ -48,6 +48,9 @@ func testCallFilters(t *testing.T, s store.Calls, _ func() store.Calls) {
 		if i%7 == 0 {
 			c.Outcome = "tool"
 		}
+		if i%5 == 0 && i < 550 {
+			c.Run = []string{"run_1", "run_2"}[i/5%2]
+		}
 		all = append(all, c)
 	}
 	must(t, s.PutCalls(ctx, all))
@@ -75,6 +78,10 @@ func testCallFilters(t *testing.T, s store.Calls, _ func() store.Calls) {
 		{Principal: &none},
 		{Session: "ses_1", Limit: 10000},
 		{Session: "ses_1", Failed: true, Principal: &ann, Server: "b", Before: 500},
+		{Run: "run_1", Limit: 10000},
+		{Run: "run_2", Session: "ses_1", Failed: true},
+		{Run: "run_2", Before: 100, Limit: 3},
+		{Run: "none"},
 		{Server: "d'", Limit: 10000},
 		{Server: "a", Principal: &ann},
 		{Server: "none"},
@@ -115,6 +122,7 @@ func chosen(all []store.Call, f store.CallFilter) []store.Call {
 			f.ID != "" && c.ID != f.ID,
 			f.Principal != nil && c.Principal != *f.Principal,
 			f.Session != "" && c.Session != f.Session,
+			f.Run != "" && c.Run != f.Run,
 			f.Server != "" && c.Server != f.Server,
 			f.Servers != nil && !slices.Contains(f.Servers, c.Server),
 			f.Failed && c.Outcome == "ok",

@@ -94,36 +94,3 @@ func testDropSessions(t *testing.T, s store.Shared, reopen func() store.Shared) 
 	check(hour(7), "middle", "open", "root")
 	same(t, got(s.FindSessions(ctx, store.SessionFilter{Closed: true})), []store.Session{{ID: "alone", Created: day}})
 }
-
-func testEvents(t *testing.T, s store.Shared, reopen func() store.Shared) {
-	ctx := context.Background()
-	must(t, s.PutEvents(ctx))
-	same(t, got(s.Events(ctx, "ses_a")), nil)
-	events := []store.Event{
-		{Session: "ses_a", At: day, Kind: "opened", Call: 1 << 40, Data: json.RawMessage(`{"n": 12345678901234567890}`)},
-		{Session: "ses_b", At: day, Kind: "opened"},
-		{Session: "ses_a", At: day.Add(-time.Hour), Kind: "forked", Data: json.RawMessage{}},
-	}
-	must(t, s.PutEvents(ctx, events...))
-	events[2].Data = nil
-	last := []store.Event{{Session: "ses_a", Kind: "closed"}}
-	s = reopen()
-	must(t, s.PutEvents(ctx, last...))
-	all := append(events, last...)
-	for i := range all {
-		if all[i].N <= 0 || i > 0 && all[i].N <= all[i-1].N {
-			t.Errorf("the numbers do not grow: %s", show(all))
-		}
-	}
-	same(t, got(s.Events(ctx, "ses_a")), []store.Event{all[0], all[2], all[3]})
-	same(t, got(s.Events(ctx, "ses_b")), all[1:2])
-
-	// A number is never given again.
-	must(t, s.DeleteSession(ctx, "ses_a"))
-	s = reopen()
-	again := []store.Event{{Session: "ses_c"}}
-	must(t, s.PutEvents(ctx, again...))
-	if again[0].N <= last[0].N {
-		t.Errorf("the number %d came after %d", again[0].N, last[0].N)
-	}
-}

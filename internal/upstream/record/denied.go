@@ -53,7 +53,7 @@ func (o *Options) turnedAway(e *journal.Entry, server string, req *upstream.Requ
 	if o.Journal == nil {
 		return
 	}
-	e.At, e.Principal, e.Session, e.Server = time.Now(), req.Who, req.Session, clip(server)
+	e.At, e.Principal, e.Session, e.Run, e.Server = time.Now(), req.Who, req.Session, req.Run, clip(server)
 	e.Method, e.Name, e.Outcome, e.Error = clip(req.Method), clip(req.Name), string(kind), clip(why)
 	err := o.Journal.Append(e)
 	if req.Call = e.ID; err != nil {

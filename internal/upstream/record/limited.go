@@ -18,7 +18,7 @@ func (s *Server) Limited(req *upstream.Request, why *api.Error) {
 		return
 	}
 	err := s.o.Journal.Append(&journal.Entry{
-		At: time.Now(), Principal: req.Who, Session: req.Session, Server: s.id, Method: req.Method,
+		At: time.Now(), Principal: req.Who, Session: req.Session, Run: req.Run, Server: s.id, Method: req.Method,
 		Name: clip(req.Name), Outcome: string(why.Kind), Error: why.Message, Mode: config.JournalMeta,
 	})
 	if err != nil {

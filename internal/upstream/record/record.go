@@ -78,6 +78,17 @@ func NewServer(id, mode string, o Options) *Server {
 	return s
 }
 
+// inlineLabel is the server in the metrics of all servers that are in no config: their
+// names are made at run time, and there is no end of them. No server has this id.
+const inlineLabel = "(inline)"
+
+// NewInlineServer makes the record of a server that is in no config.
+func NewInlineServer(id, mode string, o Options) *Server {
+	s := &Server{id: id, began: time.Now(), o: o, metrics: o.Metrics.Server(inlineLabel)}
+	s.SetMode(mode)
+	return s
+}
+
 // SetMode says how much the journal keeps from now on: full, meta or off.
 func (s *Server) SetMode(mode string) { s.mode.Store(&mode) }
 
@@ -272,7 +283,7 @@ func (s *Server) begin(member string, req *upstream.Request, began time.Time) jo
 		return 0
 	}
 	return s.o.Journal.Begin(&journal.Entry{
-		At: began, Principal: req.Who, Session: req.Session, Server: member, Method: req.Method, Name: req.Name, Mode: mode,
+		At: began, Principal: req.Who, Session: req.Session, Run: req.Run, Server: member, Method: req.Method, Name: req.Name, Mode: mode,
 	})
 }
 
@@ -282,7 +293,7 @@ func (s *Server) journal(member string, req *upstream.Request, res *upstream.Res
 		return
 	}
 	e := journal.Entry{
-		At: began, Principal: req.Who, Session: req.Session, Server: member, Method: req.Method, Name: req.Name,
+		At: began, Principal: req.Who, Session: req.Session, Run: req.Run, Server: member, Method: req.Method, Name: req.Name,
 		Duration: took, Outcome: outcome, Mode: mode, Trace: trace,
 	}
 	if mode == config.JournalFull {

@@ -1,0 +1,180 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Agent is a blueprint as it is listed: what an agent is for, and how it is started.
+type Agent struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	// Source is the file that it was read from; empty for one that came by the API.
+	Source   string `json:"source,omitempty"`
+	Executor string `json:"executor"`
+	// Procedural says that a program does the work, which can't be resumed.
+	Procedural   bool            `json:"procedural,omitempty"`
+	Parameters   json.RawMessage `json:"parameters,omitempty"` // a JSON Schema
+	Result       json.RawMessage `json:"result,omitempty"`     // likewise
+	Servers      []string        `json:"servers,omitempty"`
+	Capabilities []string        `json:"capabilities,omitempty"`
+	Tags         []string        `json:"tags,omitempty"`
+	Agents       []string        `json:"agents,omitempty"` // that it may start, as patterns
+	Demands      *Demands        `json:"demands,omitempty"`
+	// Problems are why it can't be started, each with its place.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// AgentList is the answer to GET /v1/agents.
+type AgentList struct {
+	Agents []Agent `json:"agents"`
+}
+
+// Demands are what a runner must have to get a run.
+type Demands struct {
+	Tags         []string `json:"tags,omitempty"` // all of them
+	Hostname     string   `json:"hostname,omitempty"`
+	ProjectDir   string   `json:"project_dir,omitempty"`
+	ExecutorType string   `json:"executor_type,omitempty"`
+}
+
+// Modes of a run that an agent starts.
+const (
+	ModeSync          = "sync"           // the caller waits for the result
+	ModeAsyncPoll     = "async_poll"     // the caller asks for the result
+	ModeAsyncCallback = "async_callback" // the caller's session is resumed with the result
+)
+
+// NewRun is the body of POST /v1/runs: work for a new agent session, or for one that is
+// there. An Idempotency-Key header makes a repeated request give the same run.
+type NewRun struct {
+	Agent   string `json:"agent,omitempty"`   // of a new session
+	Session string `json:"session,omitempty"` // to resume
+	// Parameters are checked against the agent's schema. Prompt is short for
+	// {"prompt": ...}.
+	Parameters map[string]any `json:"parameters,omitempty"`
+	Prompt     string         `json:"prompt,omitempty"`
+	// ProjectDir is the folder that the executor works in.
+	ProjectDir string `json:"project_dir,omitempty"`
+	// Scope are values for placeholders, which the model never sees and children inherit.
+	Scope   map[string]string `json:"scope,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	Demands *Demands          `json:"demands,omitempty"` // besides those of the blueprint
+	Mode    string            `json:"mode,omitempty"`    // of a run with a parent
+}
+
+// States of runs.
+//
+//	pending -> claimed -> running -> completed | failed
+//	           claimed | running -> stopping -> stopped
+//	pending | claimed -> failed | stopped
+//	claimed | running -> pending, where its runner was lost and the blueprint says so
+const (
+	RunPending   = "pending"
+	RunClaimed   = "claimed"
+	RunRunning   = "running"
+	RunStopping  = "stopping"
+	RunCompleted = "completed"
+	RunFailed    = "failed"
+	RunStopped   = "stopped"
+)
+
+// RunEnded reports whether a state is one that a run ends in.
+func RunEnded(state string) bool {
+	return state == RunCompleted || state == RunFailed || state == RunStopped
+}
+
+// States of agent sessions.
+//
+//	pending -> running <-> idle -> finished | failed | stopped
+//	pending -> failed | stopped, where its first run ended before it began
+//
+// A session is idle after each of its runs, also one that failed. The state that it ends
+// in says how its last run ended.
+const (
+	AgentPending  = "pending"
+	AgentRunning  = "running"
+	AgentIdle     = "idle"
+	AgentFinished = "finished" // closed, after a run that completed
+	AgentFailed   = "failed"   // closed, after a run that failed; or it never ran
+	AgentStopped  = "stopped"  // closed, after a run that was stopped
+)
+
+// Run is one piece of work of an agent in its session.
+type Run struct {
+	ID      string `json:"id"`
+	Session string `json:"session"`
+	Agent   string `json:"agent"`
+	Owner   string `json:"owner,omitempty"`
+	Resume  bool   `json:"resume,omitempty"` // the session was there before
+	State   string `json:"state"`
+	// Parent is the session of the agent that started it.
+	Parent     string            `json:"parent,omitempty"`
+	Mode       string            `json:"mode,omitempty"`
+	Parameters json.RawMessage   `json:"parameters,omitempty"`
+	ProjectDir string            `json:"project_dir,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Runner     string            `json:"runner,omitempty"`
+	Created    time.Time         `json:"created"`
+	Started    time.Time         `json:"started,omitzero"`
+	Ended      time.Time         `json:"ended,omitzero"`
+	Result     *RunResult        `json:"result,omitempty"`
+	Error      *Error            `json:"error,omitempty"`
+	Usage      *RunUsage         `json:"usage,omitempty"`
+}
+
+// RunResult is what a run has come to.
+type RunResult struct {
+	Text string          `json:"text,omitempty"`
+	Data json.RawMessage `json:"data,omitempty"` // fits the blueprint's schema, where it has one
+}
+
+// RunUsage is what a run has used of a language model, as far as its executor told.
+type RunUsage struct {
+	InputTokens  int64   `json:"input_tokens"`
+	OutputTokens int64   `json:"output_tokens"`
+	Cost         float64 `json:"cost,omitempty"` // in US dollars
+}
+
+// RunList is the answer to GET /v1/runs.
+type RunList struct {
+	Runs []Run  `json:"runs"`
+	Next string `json:"next,omitempty"`
+}
+
+// AgentSession is the session of an agent, with the state of its work.
+type AgentSession struct {
+	ID         string            `json:"id"`
+	Agent      string            `json:"agent"`
+	Owner      string            `json:"owner,omitempty"`
+	Parent     string            `json:"parent,omitempty"`
+	State      string            `json:"state"`
+	ProjectDir string            `json:"project_dir,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	// ExecutorSession is the executor's own name for the conversation.
+	ExecutorSession string    `json:"executor_session_id,omitempty"`
+	Run             string    `json:"run,omitempty"` // the last one
+	Created         time.Time `json:"created"`
+	Changed         time.Time `json:"changed"`
+}
+
+// AgentSessionList is the answer to GET /v1/agents/sessions.
+type AgentSessionList struct {
+	Sessions []AgentSession `json:"sessions"`
+	Next     string         `json:"next,omitempty"`
+}
+
+// RunTree is a run with the runs that its agent has started.
+type RunTree struct {
+	Run
+	Children []RunTree `json:"children,omitempty"`
+}
+
+// Types of what an executor tells of a run.
+const (
+	RunEventText   = "text"   // what the model said
+	RunEventTool   = "tool"   // a call that it made, or its result
+	RunEventUsage  = "usage"  // what it has used so far
+	RunEventStderr = "stderr" // a line of standard error
+	RunEventState  = "state"  // the run's state has changed
+)

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/agent"
+	"github.com/tine-mcp/tine/internal/agent/blueprint"
+	"github.com/tine-mcp/tine/internal/agent/executor"
+	"github.com/tine-mcp/tine/internal/agent/executor/claudecode"
+	"github.com/tine-mcp/tine/internal/agent/executor/codex"
+	"github.com/tine-mcp/tine/internal/agent/executor/command"
+	"github.com/tine-mcp/tine/internal/agent/executor/procedural"
+	"github.com/tine-mcp/tine/internal/agent/hook"
+	"github.com/tine-mcp/tine/internal/agent/runner"
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/control"
+	"github.com/tine-mcp/tine/internal/driver/folder"
+	front "github.com/tine-mcp/tine/internal/gateway"
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+// executors are the programs that do runs: those of the config, and one of each type
+// that has the type's name.
+func executors(of config.Agents) []executor.Executor {
+	var all []executor.Executor
+	for _, name := range of.ExecutorNames() {
+		e, _ := of.ExecutorNamed(name)
+		p := executor.Program{Command: e.Command, Args: e.Args, Env: e.Env}
+		switch e.Type {
+		case config.ExecutorProcedural:
+			all = append(all, procedural.New(procedural.Options{Name: name, Program: p}))
+		case config.ExecutorClaudeCode:
+			all = append(all, claudecode.New(claudecode.Options{Name: name, Program: p}))
+		case config.ExecutorCodex:
+			all = append(all, codex.New(codex.Options{Name: name, Program: p}))
+		default:
+			all = append(all, command.New(command.Options{Name: name, Program: p}))
+		}
+	}
+	return all
+}
+
+// agents are the coordinator of a gateway, and the runner of its machine.
+type agents struct {
+	book    *agent.Book
+	service *agent.Service
+	runner  *runner.Runner
+	worlds  *worlds
+	store   store.Agents
+	log     *slog.Logger
+
+	mu     sync.Mutex
+	closed []string // sessions that have ended, which the coordinator does not know yet
+	wake   chan struct{}
+}
+
+// newAgents brings back the agents of a state folder. Nothing runs before run.
+func newAgents(ctx context.Context, p *service, id string) (_ *agents, err error) {
+	current := func() *config.Config { return p.registry.Catalog().Config }
+	of := p.cfg.Agents
+	dir := filepath.Join(p.o.State, "agents")
+	if err := folder.Make(dir); err != nil {
+		return nil, err
+	}
+	hooks, err := hook.New(hook.Options{Dir: filepath.Join(dir, "hooks"), Log: p.o.Log})
+	if err != nil {
+		return nil, err
+	}
+	secret := func(values []string) {
+		for _, v := range values {
+			p.o.Redact.Learn(v)
+		}
+	}
+	programs := executors(of)
+	a := &agents{store: p.store, log: p.o.Log, wake: make(chan struct{}, 1), worlds: &worlds{base: p.url, ready: make(chan struct{})}}
+	a.book = agent.NewBook(agent.BookOptions{
+		Store: blueprint.NewStore(func() blueprint.Folders { return blueprint.Folders(current().AgentDirs()) }, agent.Documents(p.store)),
+		Hooks: hooks, Agents: func() config.Agents { return current().Agents }, Getenv: os.LookupEnv,
+		Servers: func() (ids []string) {
+			for _, s := range current().Servers {
+				ids = append(ids, s.ID)
+			}
+			return ids
+		},
+		Starts: func(owner string, pinned []byte, server string) bool {
+			return p.registry.Catalog().MayStart(owner, pinned, server)
+		},
+		Settings: func(name string, settings map[string]any) error {
+			for _, x := range programs {
+				if x.Name() == name {
+					return x.Check(settings)
+				}
+			}
+			return nil // the name is checked by itself
+		},
+		Secret: secret,
+		Log:    p.o.Log,
+	})
+	a.service, err = agent.Open(ctx, agent.Options{
+		Store: p.store, Blueprints: a.book, Worlds: a,
+		Limits: blueprint.Limits{Depth: of.Depth, Children: of.Children, Runs: of.Runs},
+		Match:  of.Match, Lease: of.Lease, Keep: of.Keep,
+		Secret: secret, Told: func([]store.Event) { p.hub.Wrote() }, Log: p.o.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.runner, err = runner.New(runner.Options{
+		Queue: a.service, Worlds: a.worlds, Executors: programs, Me: runner.Description{ID: id, Tags: of.Tags},
+		Dir: dir, Concurrency: of.Concurrency, Environ: os.Environ(), Log: p.o.Log,
+	})
+	if err != nil {
+		a.service.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// run does runs until ctx ends.
+func (a *agents) run(ctx context.Context) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	work.Go(func() { a.hear(ctx) })
+	a.runner.Run(ctx)
+}
+
+// close ends the runs, or leaves their programs to the next gateway.
+func (a *agents) close(keep bool) {
+	a.runner.Close(keep)
+	a.service.Close()
+}
+
+// sessionClosed has the agent of a session end with it. It does not wait.
+func (a *agents) sessionClosed(session string) {
+	a.mu.Lock()
+	a.closed = append(a.closed, session)
+	a.mu.Unlock()
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// hear tells the coordinator which sessions have ended.
+func (a *agents) hear(ctx context.Context) {
+	for {
+		select {
+		case <-a.wake:
+		case <-ctx.Done():
+			return
+		}
+		a.mu.Lock()
+		closed := a.closed
+		a.closed = nil
+		a.mu.Unlock()
+		for _, session := range closed {
+			if err := a.service.WorldClosed(ctx, session); err != nil && ctx.Err() == nil {
+				a.log.Warn("the agent of a session that was closed is not told so", "session", session, "err", err)
+			}
+		}
+	}
+}
+
+// CloseWorld implements agent.Worlds.
+func (a *agents) CloseWorld(ctx context.Context, session string) error {
+	w, err := a.worlds.control(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.runner.EndSession(ctx, session); err != nil {
+		return err
+	}
+	s, ok, err := a.store.AgentSession(ctx, session)
+	if err != nil || !ok {
+		return err
+	}
+	return w.Close(ctx, session, s.Owner)
+}
+
+// worlds are the sessions of agents at a gateway, which is made last.
+type worlds struct {
+	base    string // of the gateway's URLs
+	ready   chan struct{}
+	gateway *front.Gateway
+}
+
+var _ runner.Worlds = (*worlds)(nil)
+
+// set names the gateway.
+func (w *worlds) set(g *front.Gateway) {
+	w.gateway = g
+	close(w.ready)
+}
+
+func (w *worlds) control(ctx context.Context) (*control.Worlds, error) {
+	select {
+	case <-w.ready:
+		return w.gateway.Worlds(), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Open implements runner.Worlds.
+func (w *worlds) Open(ctx context.Context, in runner.World) error {
+	c, err := w.control(ctx)
+	if err != nil {
+		return err
+	}
+	return c.Open(ctx, control.World{
+		Session: in.Session, Owner: in.Owner, Pinned: in.Pinned, Labels: in.Labels, From: in.From,
+		Servers: in.Servers, Inline: in.Inline, Made: in.Made, Parent: in.Parent,
+	})
+}
+
+// Mint implements runner.Worlds.
+func (w *worlds) Mint(ctx context.Context, session, run string, servers []string, ttl time.Duration) (string, error) {
+	c, err := w.control(ctx)
+	if err != nil {
+		return "", err
+	}
+	return c.Mint(ctx, session, run, servers, ttl)
+}
+
+// Revoke implements runner.Worlds.
+func (w *worlds) Revoke(ctx context.Context, session, run string) error {
+	c, err := w.control(ctx)
+	if err != nil {
+		return err
+	}
+	return c.Revoke(ctx, session, run)
+}
+
+// URL implements runner.Worlds.
+func (w *worlds) URL(session, server string) string {
+	return w.base + "/s/" + session + "/mcp/" + server
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/client"
+)
+
+// runOptions are the flags of commands that start runs.
+type runOptions struct {
+	params  []string
+	prompt  string
+	dir     string
+	scope   []string
+	labels  []string
+	demands api.Demands
+	key     string
+	follow  bool
+	wait    bool
+}
+
+func (o *runOptions) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringArrayVar(&o.params, "param", nil, "a parameter, KEY=VALUE; KEY:=JSON for other JSON than the schema says, KEY=@FILE for a file's text; repeatable")
+	f.StringVar(&o.prompt, "prompt", "", "the prompt, the same as --param prompt=TEXT")
+	f.StringVar(&o.key, "key", "", "an idempotency key: the same request with it gives the same run")
+	f.BoolVarP(&o.follow, "follow", "f", false, "print what the agent does, then its result")
+	f.BoolVarP(&o.wait, "wait", "w", false, "wait for the result and print it")
+}
+
+func newRunCmd(c *cli) *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run AGENT [PROMPT]",
+		Short: "Start an agent",
+		Long: `Starts an agent in a session of its own. The gateway accepts the run at once and
+does it even if this command ends; "tine runs" shows how it goes. With --follow the
+command prints what the agent does, and with --wait its result. The exit status is
+then 0 only if the agent has completed its work.
+
+"tine agent list" lists the agents, and "tine agent show AGENT" what one wants.`,
+		Example: `  tine run reviewer "Review the last commit" --follow
+  tine run reviewer --param prompt=@task.txt --param depth:=3 --wait
+  tine run worker --prompt "Count the files" --project-dir ~/project --label team=a
+  tine run worker --prompt go --json | jq -r .id`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 2 {
+				if o.prompt != "" {
+					return usagef("the prompt is given twice: as an argument, and with --prompt")
+				}
+				o.prompt = args[1]
+			}
+			return c.startRun(cmd.Context(), api.NewRun{Agent: args[0]}, o)
+		},
+		ValidArgsFunction: c.completeServedAgents,
+	}
+	o.add(cmd)
+	f := cmd.Flags()
+	f.StringVar(&o.dir, "project-dir", "", "the folder that the agent works in")
+	f.StringArrayVar(&o.scope, "scope", nil, "a value for placeholders, KEY=VALUE, which the model does not see and children inherit; repeatable")
+	labelFlag(cmd, &o.labels, "a label of the run and its session, KEY=VALUE; repeatable")
+	f.StringArrayVar(&o.demands.Tags, "demand", nil, "a tag that the runner must have; repeatable, and all must match")
+	return cmd
+}
+
+// startRun starts or resumes an agent and, where that is asked for, waits for its result.
+func (c *cli) startRun(ctx context.Context, in api.NewRun, o runOptions) (err error) {
+	if in.Labels, err = parseLabels(o.labels); err != nil {
+		return err
+	}
+	if in.Scope, err = parseScope(o.scope); err != nil {
+		return err
+	}
+	if o.dir != "" {
+		if in.ProjectDir, err = filepath.Abs(o.dir); err != nil {
+			return err
+		}
+	}
+	if len(o.demands.Tags) > 0 {
+		in.Demands = &o.demands
+	}
+	in.Prompt = o.prompt
+	g, err := c.connect()
+	if err != nil {
+		return err
+	}
+	if in.Parameters, err = c.runParameters(ctx, g, in, o.params); err != nil {
+		return err
+	}
+	var once []client.CreateOption
+	if o.key != "" {
+		once = append(once, client.Once(o.key))
+	}
+	run, err := ask(ctx, g, func(ctx context.Context) (*api.Run, error) { return g.StartRun(ctx, in, once...) })
+	if err != nil {
+		return mendStart(in, err)
+	}
+	switch {
+	case o.follow:
+		return c.followRun(ctx, g, run.ID)
+	case o.wait:
+		return c.awaitRun(ctx, g, run.ID)
+	}
+	return c.answer(run, fmt.Sprintf("%s in %s", run.ID, run.Session),
+		fmt.Sprintf("follow it with `%s`, get its result with `%s`", c.own("tine runs logs --follow "+run.ID), c.own("tine runs show --wait "+run.ID)))
+}
+
+// runParameters are the parameters of a command line, of the types that the agent's
+// schema says.
+func (c *cli) runParameters(ctx context.Context, g *gateway, in api.NewRun, given []string) (map[string]any, error) {
+	if len(given) == 0 {
+		return nil, nil
+	}
+	pairs := make([]pair, len(given))
+	for i, text := range given {
+		var err error
+		if pairs[i], err = parsePair(text); err != nil {
+			return nil, err
+		}
+	}
+	name := in.Agent
+	if name == "" {
+		s, err := askFor(ctx, g, g.AgentSession, in.Session)
+		if err != nil {
+			return nil, mendRun(err)
+		}
+		name = s.Agent
+	}
+	a, err := askFor(ctx, g, g.Agent, name)
+	if err != nil {
+		return nil, mendStart(in, err)
+	}
+	raw, err := arguments(nil, pairs, newToolSchema("agent "+name, a.Parameters), c.openArgument())
+	if err != nil {
+		return nil, err
+	}
+	var out map[string]any
+	dec := json.NewDecoder(strings.NewReader(string(raw)))
+	dec.UseNumber()
+	return out, dec.Decode(&out)
+}
+
+func parseScope(given []string) (map[string]string, error) {
+	var scope map[string]string
+	for _, text := range given {
+		key, value, ok := strings.Cut(text, "=")
+		if !ok || key == "" {
+			return nil, usagef("--scope wants KEY=VALUE")
+		}
+		if scope == nil {
+			scope = make(map[string]string)
+		}
+		scope[key] = value
+	}
+	return scope, nil
+}
+
+// awaitRun waits for the end of a run and prints its result.
+func (c *cli) awaitRun(ctx context.Context, g *gateway, id string) error {
+	run, err := g.WaitRun(ctx, id)
+	if err != nil {
+		return g.explain(mendRun(err))
+	}
+	return c.runResult(run)
+}
+
+// runResult prints what a run came to. Only a run that is completed is a success.
+func (c *cli) runResult(run *api.Run) error {
+	var err error
+	if run.State != api.RunCompleted {
+		err = exitStatus(exitFailed)
+	}
+	switch {
+	case c.flags.json:
+		if e := c.printJSON(run); e != nil {
+			return e
+		}
+	case run.State == api.RunCompleted && run.Result != nil:
+		c.printRunResult(run.Result)
+	case run.State == api.RunCompleted:
+		c.say("run %s is completed and has no result", run.ID)
+	case run.Error != nil:
+		c.say("run %s has failed (%s): %s", run.ID, run.Error.Kind, run.Error.Message)
+	default:
+		c.say("run %s is %s", run.ID, run.State)
+	}
+	return err
+}
+
+func (c *cli) printRunResult(r *api.RunResult) {
+	if r.Text != "" || len(r.Data) == 0 {
+		fmt.Fprintln(c.stdout, visible(r.Text, c.outTerminal))
+	}
+	if len(r.Data) > 0 {
+		fmt.Fprintln(c.stdout, visible(indent(r.Data, ""), c.outTerminal))
+	}
+}
+
+// mendRun adds the kind of failure to an error about a run, and what can be done.
+func mendRun(err error) error { return mended(err, "tine runs") }
+
+// mendStart does the same for a run that was not accepted.
+func mendStart(in api.NewRun, err error) error {
+	if in.Agent != "" {
+		return mended(err, "tine agent list")
+	}
+	return mendRun(err)
+}

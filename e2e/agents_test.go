@@ -1,0 +1,256 @@
+//go:build unix
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/client"
+)
+
+// noted is the data of what the worker answers.
+type noted struct {
+	Mode            string   `json:"mode"`
+	ExecutorSession string   `json:"executor_session_id"`
+	Noted           []string `json:"noted"`
+	Depth           int      `json:"depth"`
+}
+
+// TestAgentRun runs an agent that calls a tool, and resumes it in the same world.
+func TestAgentRun(t *testing.T) {
+	t.Parallel()
+	g := newAgents(t, "")
+	if err := g.start(); err != nil {
+		t.Fatal(err)
+	}
+	c := g.client(t)
+	first := startRun(t, c, api.NewRun{Agent: "worker", Prompt: "Ada"})
+	r := ended(t, c, first.ID, api.RunCompleted)
+	if data, want := resultOf[noted](t, r), (noted{Mode: "start", Noted: []string{"Ada"}, Depth: 2}); r.Result.Text != "hello Ada" || !reflect.DeepEqual(data, want) {
+		t.Errorf("its result is %q, %+v, want %+v", r.Result.Text, data, want)
+	}
+	if want := (&api.RunUsage{InputTokens: 10, OutputTokens: 3}); !reflect.DeepEqual(r.Usage, want) {
+		t.Errorf("it has used %+v, want %+v", r.Usage, want)
+	}
+	order := []string{"pending", "claimed", "running", "bound", "tool", "tool", "text", "usage", "completed"}
+	if got := runEvents(t, c, first.ID); !slices.Equal(got, order) {
+		t.Errorf("its events are %v, want %v", got, order)
+	}
+	if calls := g.journal(t, client.CallQuery{Run: first.ID}); len(calls) != 2 || calls[0].Session != first.Session || calls[0].Server != "mem" {
+		t.Errorf("its calls are %+v", calls)
+	}
+
+	again := startRun(t, c, api.NewRun{Session: first.Session, Parameters: map[string]any{"prompt": "Bob", "depth": 3}})
+	r = ended(t, c, again.ID, api.RunCompleted)
+	if data, want := resultOf[noted](t, r), (noted{Mode: "resume", ExecutorSession: "conversation-1", Noted: []string{"Ada", "Bob"}, Depth: 3}); !r.Resume || r.Session != first.Session || !reflect.DeepEqual(data, want) {
+		t.Errorf("resumed, it is %+v with the result %+v, want %+v", r, data, want)
+	}
+	if got := runEvents(t, c, again.ID); !slices.Equal(got, order) {
+		t.Errorf("its events as it is resumed are %v, want %v", got, order)
+	}
+	closeAgents(t, g)
+}
+
+// TestAgentRefused starts what can't be started. No run is made of it.
+func TestAgentRefused(t *testing.T) {
+	t.Parallel()
+	g := newAgents(t, "")
+	if err := g.start(); err != nil {
+		t.Fatal(err)
+	}
+	c := g.client(t)
+	for path, parameters := range map[string]map[string]any{
+		"/prompt": {"depth": 3},
+		"/depth":  {"prompt": "Ada", "depth": "deep"},
+	} {
+		_, err := c.StartRun(t.Context(), api.NewRun{Agent: "worker", Parameters: parameters})
+		e := kindOf(err)
+		if e == nil || e.Code != api.CodeParameters || e.Status != 400 || len(e.ValidationErrors) != 1 || e.ValidationErrors[0].Path != path {
+			t.Errorf("with %v: %v (%+v), want the place %q", parameters, err, e, path)
+		}
+	}
+	_, err := c.StartRun(t.Context(), api.NewRun{Agent: "nobody", Prompt: "Ada"})
+	if e := kindOf(err); e == nil || e.Status != 404 || !strings.Contains(e.Message, "nobody") {
+		t.Errorf("an agent that is not there: %v (%+v)", err, e)
+	}
+	_, err = c.StartRun(t.Context(), api.NewRun{Session: "ses_000000000000", Prompt: "Ada"})
+	if e := kindOf(err); e == nil || e.Status != 404 {
+		t.Errorf("a session that is not there: %v (%+v)", err, e)
+	}
+	if list, err := c.Runs(t.Context(), client.RunQuery{}); err != nil || len(list.Runs) != 0 {
+		t.Errorf("there are the runs %+v, %v", list, err)
+	}
+}
+
+// TestAgentRunCommand waits for runs on the command line.
+func TestAgentRunCommand(t *testing.T) {
+	t.Parallel()
+	g := newAgents(t, "")
+	if err := g.start(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := g.tine(t.Context(), "run", "worker", "Ada", "--wait")
+	if err != nil || !strings.HasPrefix(out, "hello Ada\n") {
+		t.Errorf("a run that completes: %v and %q", err, out)
+	}
+	_, err = g.tine(t.Context(), "run", "failing", "Ada", "--wait")
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(err.Error(), "status 1") {
+		t.Errorf("a run that fails: %v, want the exit code 1 and the program's status", err)
+	}
+}
+
+// TestAgentStartsAgents has an agent start others, wait for one of them and be resumed
+// with the results of the two others.
+func TestAgentStartsAgents(t *testing.T) {
+	t.Parallel()
+	g := newAgents(t, "")
+	g.writeConfig(t, sessionAuth+agentsConfig(t, ""))
+	if err := g.start(); err != nil {
+		t.Fatal(err)
+	}
+	c := g.clientAs(t, "token-of-ada-0123456789")
+	other := openSession(t, c, api.NewSession{})
+	first := startRun(t, c, api.NewRun{Agent: "boss", Parameters: map[string]any{"prompt": "go", "other": other.ID}})
+	r := ended(t, c, first.ID, api.RunCompleted)
+	data := resultOf[struct {
+		Reached  map[string]int
+		Children []struct {
+			Session string `json:"session_id"`
+			Status  string
+			Text    string `json:"result_text"`
+		}
+	}](t, r)
+	if len(data.Reached) != 11 {
+		t.Errorf("it has tried %v", data.Reached)
+	}
+	for what, status := range data.Reached {
+		if allowed := what == "its own server"; allowed != (status == 200) || !allowed && status != 401 && status != 403 && status != 404 {
+			t.Errorf("with the token of the run, %s: %d", what, status)
+		}
+	}
+	if len(data.Children) != 3 || data.Children[0].Text != "hello one" || data.Children[1].Status != api.AgentPending || data.Children[2].Status != api.AgentPending {
+		t.Fatalf("it has started %+v", data.Children)
+	}
+
+	// The results come with one resume, or with one each.
+	var runs []api.Run
+	told := map[string]string{}
+	err := eventually(func() error {
+		runs = nil
+		clear(told)
+		for run, err := range c.AllRuns(t.Context(), client.RunQuery{}) {
+			if err != nil {
+				return final{err}
+			}
+			runs = append(runs, run)
+			if run.Agent != "boss" || !run.Resume || run.State != api.RunCompleted {
+				continue
+			}
+			for _, e := range resultOf[struct{ Ended [][3]string }](t, &run).Ended {
+				if told[e[0]] != "" {
+					return final{fmt.Errorf("the boss was told of %s twice", e[0])}
+				}
+				told[e[0]] = e[1] + " " + e[2]
+			}
+		}
+		if len(told) < 2 {
+			return fmt.Errorf("the boss was told of %v", told)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, child := range data.Children[1:] {
+		texts = append(texts, told[child.Session])
+	}
+	if len(texts) != 2 || !strings.HasSuffix(texts[0], "hello two") || !strings.HasSuffix(texts[1], "hello three") {
+		t.Errorf("the boss was told %v", told)
+	}
+	for _, run := range runs {
+		ended(t, c, run.ID, api.RunCompleted)
+		endedOnce(t, c, run.ID, api.RunPending, api.RunClaimed, api.RunRunning, api.RunCompleted)
+		if child := run.Agent == "worker"; child != (run.Parent == first.Session) || run.Owner != r.Owner {
+			t.Errorf("run %s of %s has the parent %q and the owner %q", run.ID, run.Agent, run.Parent, run.Owner)
+		}
+	}
+	tree, err := c.RunTree(t.Context(), first.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var below, started []string
+	for _, child := range tree.Children {
+		below = append(below, child.Session+" "+child.Mode)
+	}
+	for i, mode := range []string{api.ModeSync, api.ModeAsyncCallback, api.ModeAsyncCallback} {
+		started = append(started, data.Children[i].Session+" "+mode)
+	}
+	slices.Sort(below)
+	slices.Sort(started)
+	if tree.ID != first.ID || !slices.Equal(below, started) {
+		t.Errorf("below %s are %v, want %v", tree.ID, below, started)
+	}
+	if _, err := c.Session(t.Context(), other.ID); err != nil {
+		t.Errorf("the other session: %v", err)
+	}
+	// Another user has no part in it.
+	_, err = g.clientAs(t, "token-of-bob-0123456789").Run(t.Context(), first.ID, 0)
+	forbidden(t, "bob looks at the run", err)
+	closeAgents(t, g)
+}
+
+// TestAgentStop stops an agent whose program does not end by itself, nor does a process
+// that it has started.
+func TestAgentStop(t *testing.T) {
+	t.Parallel()
+	g := newAgents(t, "")
+	if err := g.start(); err != nil {
+		t.Fatal(err)
+	}
+	c := g.client(t)
+	run := startRun(t, c, api.NewRun{Agent: "stubborn", Prompt: "go"})
+	pids := strings.Fields(firstText(t, c, run.ID))
+	if len(pids) != 2 {
+		t.Fatalf("its processes are %v", pids)
+	}
+	if _, err := c.StopRun(t.Context(), run.ID); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, c, run.ID, api.RunStopped)
+	endedOnce(t, c, run.ID, api.RunPending, api.RunClaimed, api.RunRunning, api.RunStopping, api.RunStopped)
+	for _, text := range pids {
+		pid, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lives(pid) {
+			t.Errorf("process %d is left", pid)
+		}
+	}
+	if again, err := c.StopRun(t.Context(), run.ID); err != nil || again.State != api.RunStopped {
+		t.Errorf("stopped twice: %+v, %v", again, err)
+	}
+	closeAgents(t, g)
+}
+
+// lives reports whether there is a process that has not ended. One that only waits for
+// its parent to ask has ended.
+func lives(pid int) bool {
+	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		return !strings.HasPrefix(rest, "Z")
+	}
+	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+}

@@ -1,0 +1,262 @@
+// Package claudecode is the executor that runs Claude Code's command line in print mode.
+//
+// The program gets the run's MCP servers and no others, and none of its own tools unless
+// executor_config.tools names them. It reads no settings, hooks, memory or CLAUDE.md
+// files of the user or the project. What the prompt parameter says is the message, on
+// standard input; without that parameter it is all parameters as JSON. The system prompt
+// replaces the program's own, at each run: one that has changed counts at a resume. Versions
+// from before 2.1.325 may not know all of the options.
+//
+// The program keeps its conversations itself. Where the environment that it is given has
+// a key (ANTHROPIC_API_KEY and the like) they are in the session's folder; otherwise they
+// are in the user's own, together with the user's login. It finds a conversation only from
+// the folder that it was begun in, so a session always works in the same one.
+//
+// executor_config:
+//
+//	model           the model; the program's default
+//	tools           a list of the program's own tools, such as Read or "Bash(git *)"; they
+//	                run with the rights of the gateway's user
+//	max_turns       how many requests one run may make
+//	max_budget_usd  how much one run may cost
+package claudecode
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tine-mcp/tine/internal/agent/executor"
+)
+
+// Options of New.
+type Options struct {
+	Name    string           // default claude-code
+	Program executor.Program // default claude
+}
+
+// Executor runs Claude Code. Make it with New.
+type Executor struct{ opts Options }
+
+var _ executor.Executor = (*Executor)(nil)
+
+// New returns an executor.
+func New(opts Options) *Executor {
+	if opts.Name == "" {
+		opts.Name = "claude-code"
+	}
+	if opts.Program.Command == "" {
+		opts.Program.Command = "claude"
+	}
+	return &Executor{opts: opts}
+}
+
+// Name implements executor.Executor.
+func (x *Executor) Name() string { return x.opts.Name }
+
+// settings are executor_config.
+type settings struct {
+	model  string
+	tools  []string
+	turns  int
+	budget float64
+}
+
+func settingsOf(config map[string]any) (s settings, err error) {
+	for _, key := range slices.Sorted(maps.Keys(config)) {
+		value := config[key]
+		switch key {
+		case "model":
+			if s.model, _ = value.(string); s.model == "" || strings.HasPrefix(s.model, "-") {
+				return s, errors.New("executor_config.model: must be the name of a model")
+			}
+		case "tools":
+			list, ok := value.([]any)
+			if !ok {
+				return s, errors.New("executor_config.tools: must be a list of names")
+			}
+			for n, v := range list {
+				tool, _ := v.(string)
+				if tool == "" || strings.HasPrefix(tool, "-") || strings.HasPrefix(tool, "mcp__") {
+					return s, fmt.Errorf("executor_config.tools[%d]: must be the name of one of the program's own tools", n)
+				}
+				s.tools = append(s.tools, tool)
+			}
+		case "max_turns":
+			turns, ok := number(value)
+			if s.turns = int(turns); !ok || turns < 1 || turns > 1e6 || float64(s.turns) != turns {
+				return s, errors.New("executor_config.max_turns: must be a whole number from 1 on")
+			}
+		case "max_budget_usd":
+			budget, ok := number(value)
+			if s.budget = budget; !ok || !(budget > 0) || budget > 1e9 {
+				return s, errors.New("executor_config.max_budget_usd: must be a number above 0")
+			}
+		default:
+			return s, fmt.Errorf("executor_config.%s: unknown key; there are model, tools, max_turns and max_budget_usd", key)
+		}
+	}
+	return s, nil
+}
+
+// number is a number as JSON or YAML gives it.
+func number(v any) (float64, bool) {
+	switch n := v.(type) {
+	case float64:
+		return n, true
+	case int:
+		return float64(n), true
+	case int64:
+		return float64(n), true
+	case uint64:
+		return float64(n), true
+	case json.Number:
+		f, err := n.Float64()
+		return f, err == nil
+	}
+	return 0, false
+}
+
+// Check implements executor.Executor.
+func (x *Executor) Check(config map[string]any) error {
+	_, err := settingsOf(config)
+	return err
+}
+
+// Files in the run's folder. They have what no argument may have: arguments are limited,
+// and every user can read them.
+const (
+	systemFile  = "system.txt"
+	serversFile = "mcp.json"
+)
+
+// toolTimeout is how long a call of a tool may take, in milliseconds: a day. The gateway
+// has its own limits, and a tool that waits for an agent takes long.
+const toolTimeout = "86400000"
+
+// Plan implements executor.Executor.
+func (x *Executor) Plan(job executor.Job) (executor.Plan, error) {
+	s, err := settingsOf(job.Config)
+	if err != nil {
+		return executor.Plan{}, err
+	}
+	message, err := job.Message()
+	if err != nil {
+		return executor.Plan{}, err
+	}
+	servers := job.Agent.Servers
+	if servers == nil {
+		servers = map[string]executor.Server{}
+	}
+	config, err := json.Marshal(map[string]any{"mcpServers": servers})
+	if err != nil {
+		return executor.Plan{}, fmt.Errorf("the servers of the run: %w", err)
+	}
+	env := x.environment(job)
+	return executor.Plan{
+		Command: x.opts.Program.Command,
+		Args:    append(slices.Clone(x.opts.Program.Args), arguments(job, s, env)...),
+		Env:     env,
+		Dir:     job.WorkDir(),
+		Stdin:   []byte(message),
+		Files:   map[string][]byte{systemFile: []byte(job.Agent.SystemPrompt), serversFile: config},
+	}, nil
+}
+
+func arguments(job executor.Job, s settings, env map[string]string) []string {
+	args := []string{
+		"--print", "--output-format", "stream-json", "--verbose",
+		"--strict-mcp-config", "--mcp-config", filepath.Join(job.Folder, serversFile),
+		"--setting-sources", "", "--disable-slash-commands",
+		"--system-prompt-file", filepath.Join(job.Folder, systemFile),
+		"--system-prompt-snapshot", "off", // a changed one counts at a resume
+	}
+	// In print mode nobody can be asked, so that what is there is allowed.
+	own, allowed := []string{}, slices.Clone(s.tools)
+	for _, tool := range s.tools {
+		name, _, _ := strings.Cut(tool, "(")
+		own = append(own, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(job.Agent.Servers)) {
+		allowed = append(allowed, "mcp__"+toolName(name))
+	}
+	args = append(args, "--tools", strings.Join(own, ","))
+	if len(allowed) > 0 {
+		args = append(append(args, "--allowed-tools"), allowed...)
+	}
+	if s.model != "" {
+		args = append(args, "--model="+s.model)
+	}
+	if s.turns > 0 {
+		args = append(args, "--max-turns", strconv.Itoa(s.turns))
+	}
+	if s.budget > 0 {
+		args = append(args, "--max-budget-usd", strconv.FormatFloat(s.budget, 'f', -1, 64))
+	}
+	if len(job.Agent.Result) > 0 {
+		args = append(args, "--json-schema", string(job.Agent.Result))
+	}
+	if job.ExecutorSession != "" {
+		return append(args, "--resume="+job.ExecutorSession)
+	}
+	return append(args, "--session-id", conversation(job, env))
+}
+
+// toolName is a server's name in the names of its tools.
+func toolName(server string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
+			return r
+		}
+		return '_'
+	}, server)
+}
+
+// conversation chooses the name of a new conversation. One that was begun by an earlier
+// attempt at the run, and not told of, is not taken again: the program would refuse it.
+func conversation(job executor.Job, env map[string]string) string {
+	for n := 0; ; n++ {
+		h := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", job.Session, job.Run, n))
+		h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80 // a UUID of one's own making
+		id := fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16])
+		dir := env[configDir]
+		if found, err := filepath.Glob(filepath.Join(escaped(dir), "projects", "*", id+".jsonl")); dir == "" || err != nil || len(found) == 0 {
+			return id
+		}
+	}
+}
+
+// escaped has no character that means something in a pattern.
+func escaped(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// configDir is the variable for the folder of the program's own files.
+const configDir = "CLAUDE_CONFIG_DIR"
+
+// logins are the variables with which the program needs no login of the user's.
+var logins = []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"}
+
+func (x *Executor) environment(job executor.Job) map[string]string {
+	env := map[string]string{
+		"CLAUDE_CODE_DISABLE_CLAUDE_MDS": "1", "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
+		// A text may mention a file as @name, which the program would read and send.
+		"CLAUDE_CODE_DISABLE_ATTACHMENTS": "1", "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1",
+		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1", "DISABLE_AUTOUPDATER": "1",
+		"MCP_TOOL_TIMEOUT": toolTimeout, "MCP_TIMEOUT": "60000",
+	}
+	maps.Copy(env, x.opts.Program.Environment(job))
+	if env[configDir] == "" && slices.ContainsFunc(logins, func(name string) bool { return env[name] != "" }) {
+		env[configDir] = filepath.Join(job.Dir, ".claude")
+	}
+	return env
+}
+
+// Read implements executor.Executor.
+func (x *Executor) Read(job executor.Job) executor.Reader { return &reader{schema: job.Agent.Result} }

@@ -1,0 +1,128 @@
+//go:build unix
+
+package claudecode
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tine-mcp/tine/internal/agent/executor"
+	"github.com/tine-mcp/tine/internal/agent/executor/executortest"
+	"github.com/tine-mcp/tine/internal/testkit"
+)
+
+func standIn(t *testing.T, c executortest.Case) *Executor {
+	t.Helper()
+	path, err := filepath.Abs("testdata/claude.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(Options{Program: executor.Program{Command: "sh", Args: []string{path, string(c)}}})
+}
+
+func TestSuite(t *testing.T) {
+	executortest.Suite{SilentFails: true, Make: func(t *testing.T, c executortest.Case, job *executor.Job) executor.Executor {
+		return standIn(t, c)
+	}}.Run(t)
+}
+
+func TestEvents(t *testing.T) {
+	job := executortest.Job(t)
+	x := standIn(t, executortest.Answers)
+	plan, err := x.Plan(job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range executortest.Read(x.Read(job), executortest.Run(t, job, plan).Lines) {
+		got = append(got, e.Type+" "+string(e.Data)+e.ExecutorSession)
+	}
+	const id = "6f7d3c1e-3b1a-4a2b-9c1d-000000000001"
+	want := []string{
+		`stderr {"text":"Claude Code has no connection to the server \"files\": failed"}`,
+		`state {"executor_session_id":"` + id + `"}` + id,
+		`text {"text":"Let me see."}`,
+		`tool {"id":"t1","name":"mcp__files__multiply","arguments":{"a":6}}`,
+		`tool {"id":"t1","done":true,"text":"42\nexactly"}`,
+		`stderr {"text":"a warning"}`,
+		`usage {"input_tokens":15,"output_tokens":3,"cost":0.2}`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("events %q, want %q", got, want)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	x := New(Options{})
+	for _, tt := range []struct {
+		key   string
+		value any
+		want  string
+	}{
+		{"model", "opus", "<nil>"}, {"model", "--danger", "executor_config.model"}, {"model", 1, "executor_config.model"},
+		{"tools", []any{"Read", "Bash(git *)"}, "<nil>"}, {"tools", "Read", "must be a list"}, {"tools", []any{"--x"}, "executor_config.tools[0]"},
+		{"tools", []any{"mcp__other__tool"}, "executor_config.tools[0]"},
+		{"max_turns", 3, "<nil>"}, {"max_turns", 0.5, "whole number"}, {"max_turns", 0, "whole number"},
+		{"max_budget_usd", 0.5, "<nil>"}, {"max_budget_usd", -1, "above 0"}, {"max_budget_usd", "1", "above 0"},
+		{"dangerously_skip_permissions", true, "unknown key"},
+	} {
+		testkit.Has(t, fmt.Sprint("the error of ", tt), fmt.Sprint(x.Check(map[string]any{tt.key: tt.value})), tt.want)
+	}
+}
+
+func TestPlan(t *testing.T) {
+	job := executortest.Job(t)
+	job.Agent.Servers["my server.x"] = executor.Server{Type: "http", URL: "http://x"}
+	job.Config = map[string]any{"tools": []any{"Read", "Bash(git *)"}}
+	x := New(Options{})
+	plan := func() executor.Plan {
+		t.Helper()
+		p, err := x.Plan(job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	one := plan()
+	testkit.Has(t, "arguments", strings.Join(one.Args, "|"), "|--tools|Read,Bash|--allowed-tools|Read|Bash(git *)|mcp__files|mcp__my_server_x|", "|--session-id|")
+	if one.Env[configDir] != "" || string(one.Stdin) != "What is six times seven?" || string(one.Files[systemFile]) != executortest.System {
+		t.Errorf("the plan is %+v", one)
+	}
+	// With a key the program's own files are in the session's folder.
+	job.Env = map[string]string{"ANTHROPIC_API_KEY": "k"}
+	own := filepath.Join(job.Dir, ".claude")
+	two := plan()
+	if two.Env[configDir] != own {
+		t.Errorf("its folder is %q", two.Env[configDir])
+	}
+	// An attempt that was lost may have begun the conversation.
+	id := two.Args[len(two.Args)-1]
+	begun := filepath.Join(own, "projects", "-x")
+	if err := os.MkdirAll(begun, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(begun, id+".jsonl"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again := plan().Args; again[len(again)-1] == id || again[len(again)-2] != "--session-id" {
+		t.Errorf("the conversation is %q again", again[len(again)-2:])
+	}
+	job.Resume, job.ExecutorSession = true, "conversation"
+	if args := plan().Args; args[len(args)-1] != "--resume=conversation" {
+		t.Errorf("it is resumed by %q", args)
+	}
+	job.Parameters = map[string]any{"file": "a.txt"}
+	if got := string(plan().Stdin); got != `{"file":"a.txt"}` {
+		t.Errorf("without a prompt the message is %s", got)
+	}
+	for _, params := range []map[string]any{nil, {"prompt": " "}} {
+		job.Parameters = params
+		if _, err := x.Plan(job); err == nil {
+			t.Errorf("a run of %v was planned", params)
+		}
+	}
+}

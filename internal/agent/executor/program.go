@@ -1,0 +1,80 @@
+package executor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Program is the program of an executor, of the gateway's config or, where that names
+// none, of executor_config: command, args.
+type Program struct {
+	Command string
+	Args    []string
+	Env     map[string]string
+}
+
+// With fills in what executor_config has of the program.
+func (p Program) With(config map[string]any) (Program, error) {
+	if p.Command != "" {
+		return p, nil
+	}
+	command, _ := config["command"].(string)
+	if command == "" {
+		return p, errors.New("executor_config.command: the program is missing; give its name or path")
+	}
+	p.Command, p.Args = command, slices.Clone(p.Args)
+	args, ok := config["args"].([]any)
+	if !ok && config["args"] != nil {
+		return p, errors.New("executor_config.args: must be a list of strings")
+	}
+	for n, a := range args {
+		text, ok := a.(string)
+		if !ok {
+			return p, fmt.Errorf("executor_config.args[%d]: must be a string", n)
+		}
+		p.Args = append(p.Args, text)
+	}
+	return p, nil
+}
+
+// Environment joins the program's variables with those of a job, which win.
+func (p Program) Environment(job Job) map[string]string {
+	env := make(map[string]string, len(p.Env)+len(job.Env))
+	maps.Copy(env, p.Env)
+	maps.Copy(env, job.Env)
+	return env
+}
+
+// WorkDir is where the program of a job works.
+func (j Job) WorkDir() string {
+	if j.ProjectDir != "" {
+		return j.ProjectDir
+	}
+	return j.Dir
+}
+
+// Prompt is the parameter of that name, where it is a text.
+func (j Job) Prompt() (string, bool) {
+	prompt, ok := j.Parameters["prompt"].(string)
+	return prompt, ok
+}
+
+// Message is what the user of a chat says: the parameter prompt, or without it all
+// parameters as JSON. Others than the prompt are for placeholders.
+func (j Job) Message() (string, error) {
+	if prompt, ok := j.Prompt(); ok {
+		if strings.TrimSpace(prompt) == "" {
+			return "", errors.New("parameter \"prompt\": is empty, and the executor needs a message")
+		}
+		return prompt, nil
+	}
+	if len(j.Parameters) == 0 {
+		return "", errors.New("the run has no parameters, and the executor needs a message; give it a prompt")
+	}
+	text, err := json.Marshal(j.Parameters)
+	return string(text), err
+}

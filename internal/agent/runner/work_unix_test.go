@@ -1,0 +1,122 @@
+//go:build linux || darwin
+
+package runner
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/agent/blueprint"
+	"github.com/tine-mcp/tine/internal/agent/executor"
+	"github.com/tine-mcp/tine/internal/testkit"
+)
+
+// lone is a queue with one run, and the world of it.
+type lone struct {
+	claims chan Claim
+	events chan []executor.Event
+	ended  chan Report
+}
+
+func (q *lone) Claimed(context.Context, string) ([]string, error) { return nil, nil }
+
+func (q *lone) Claim(ctx context.Context, _ Description) (Claim, error) {
+	select {
+	case c := <-q.claims:
+		return c, nil
+	case <-ctx.Done():
+		return Claim{}, ctx.Err()
+	}
+}
+
+func (q *lone) Renew(context.Context, string, int64) (Answer, error) {
+	return Answer{Until: time.Now().Add(time.Minute)}, nil
+}
+
+func (q *lone) Report(_ context.Context, _ string, _ int64, r Report) (Answer, error) {
+	q.events <- r.Events
+	if r.Ended {
+		q.ended <- r
+	}
+	return Answer{Until: time.Now().Add(time.Minute)}, nil
+}
+
+func (q *lone) Stopping(ctx context.Context, _ string, _ int64) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (q *lone) Open(context.Context, World) error { return nil }
+func (q *lone) Mint(context.Context, string, string, []string, time.Duration) (string, error) {
+	return "token of the run", nil
+}
+func (q *lone) Revoke(context.Context, string, string) error { return nil }
+func (q *lone) URL(session, server string) string            { return "http://gateway.test/" + server }
+
+// scripted is an executor of one script, whose Reader fails at the line "fail".
+type scripted struct{ text string }
+
+func (scripted) Name() string               { return "scripted" }
+func (scripted) Check(map[string]any) error { return nil }
+func (s scripted) Plan(job executor.Job) (executor.Plan, error) {
+	return executor.Plan{Command: "sh", Args: []string{"-c", s.text}, Dir: job.WorkDir()}, nil
+}
+func (scripted) Read(executor.Job) executor.Reader { return fragile{} }
+
+type fragile struct{}
+
+func (fragile) Line(line []byte) []executor.Event {
+	if string(line) == "fail" {
+		panic("a line that no one thought of")
+	}
+	return []executor.Event{executor.Text(string(line))}
+}
+
+func (fragile) End(exit executor.Exit) (api.RunResult, error) {
+	return api.RunResult{Text: string(exit.Stdout)}, executor.Failed(exit)
+}
+
+// A program that writes too much, or what its executor can't read, is ended, and its run
+// fails.
+func TestProgramsThatAreEnded(t *testing.T) {
+	for _, tt := range []struct {
+		name, text string
+		kind       api.Kind
+		words      string
+	}{
+		{"it writes too much", `while :; do echo something; done`, api.KindTool, "wrote more than 10000 bytes to its standard output"},
+		{"its words can't be read", `echo fail; sleep 1000`, api.KindInfrastructure, "the gateway failed inside"},
+		{"it kills itself", `kill -KILL $$`, api.KindTool, "killed by SIGKILL"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			q := &lone{claims: make(chan Claim, 1), events: make(chan []executor.Event, 10000), ended: make(chan Report, 1)}
+			dir := t.TempDir()
+			r, err := New(Options{Queue: q, Worlds: q, Executors: []executor.Executor{scripted{tt.text}}, Me: Description{ID: "here"}, Dir: dir, Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.host.limits.output = 10_000
+			q.claims <- Claim{Run: "run_1", Number: 1, Until: time.Now().Add(time.Minute), Blueprint: blueprint.Resolved{Executor: "scripted"}, Job: executor.Job{Run: "run_1", Session: "ses_1"}}
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				r.Run(t.Context())
+			}()
+			end := testkit.Within(t, "its end", q.ended)
+			r.Close(false)
+			testkit.Within(t, "the end of the claiming", over)
+			if end.Error == nil || end.Error.Kind != tt.kind || !strings.Contains(end.Error.Message, tt.words) {
+				t.Errorf("it ended with %+v, %+v", end.Result, end.Error)
+			}
+			left, err := os.ReadDir(r.host.root)
+			if err != nil || len(left) > 0 {
+				t.Errorf("left are %v, %v", left, err)
+			}
+		})
+	}
+}
