@@ -239,6 +239,29 @@ func TestPersistentPrograms(t *testing.T) {
 	}
 }
 
+// A persistent program that ends by itself before it has read its second turn has done
+// nothing of it: another one does.
+func TestPersistentProgramEndsUnasked(t *testing.T) {
+	dir := t.TempDir()
+	g := newGate(t, dir, gateOptions{})
+	first := g.begin(t, api.NewRun{Agent: "stay", Prompt: `echo $$ >>life; say one; until [ -e go ]; do sleep 0.01; done; exit 0`})
+	session := filepath.Join(dir, "runner", "sessions", first.Session)
+	g.wait(t, first.ID, api.RunCompleted)
+	second := g.begin(t, api.NewRun{Session: first.Session, Prompt: `echo $$ >>life; say two`})
+	g.wait(t, second.ID, api.RunRunning)
+	if err := os.WriteFile(filepath.Join(session, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.ended(t, second.ID); got.State != api.RunCompleted || got.Result.Text != "two" {
+		t.Errorf("it ended as %s, %+v, %+v", got.State, got.Result, got.Error)
+	}
+	life := strings.Fields(textOf(t, filepath.Join(session, "life")))
+	if len(life) < 2 || life[0] == life[1] {
+		t.Errorf("the programs of the two turns: %v", life)
+	}
+	g.end(t, true)
+}
+
 // A persistent program that is in its second turn when the gateway closes finishes it with
 // the next gateway, which gives it the third.
 func TestPersistentProgramIsAdopted(t *testing.T) {

@@ -259,7 +259,7 @@ func (f *follower) end() (ending, error) {
 		return ending{}, err
 	}
 	result, err := f.r.End(exit)
-	return ending{Result: result, Err: err}, nil
+	return ending{Result: result, Err: err, Quiet: f.seen == 0}, nil
 }
 
 // tooMuch is the error of a program that has written too much.

@@ -206,6 +206,7 @@ func hasZero(s string) bool { return strings.ContainsRune(s, 0) }
 type ending struct {
 	Result api.RunResult
 	Err    error // why there is no result
+	Quiet  bool  // there was no event
 	// Goes says that only the turn is over and the program waits for another.
 	Goes bool
 }

@@ -70,6 +70,7 @@ type program struct {
 
 	feed  sync.Mutex
 	input *os.File // of a persistent one, once it is needed
+	given int      // bytes of the input of a later turn; zero for the first
 
 	at place // for the goroutine that follows
 }

@@ -204,8 +204,20 @@ func (p *program) next(run string, input []byte) error {
 	if err := p.write(input, p.h.grace); err != nil {
 		return err
 	}
+	p.given = len(input)
 	t.Sending = false
 	return p.note(t)
+}
+
+// deaf reports whether the program has ended and read nothing of its last turn.
+func (p *program) deaf() bool {
+	p.feed.Lock()
+	defer p.feed.Unlock()
+	if p.input == nil || p.given == 0 || !done(p.ended) {
+		return false
+	}
+	n, err := fifo.Unread(p.input)
+	return err == nil && n == p.given
 }
 
 func (p *program) note(t turn) error {

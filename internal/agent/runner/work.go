@@ -91,12 +91,17 @@ func (w *work) panicked(err error) {
 
 // live does the run.
 func (w *work) live() {
-	told, err := w.begin()
-	if err != nil {
-		w.refused(err)
-		return
+	for {
+		told, err := w.begin()
+		if err != nil {
+			w.refused(err)
+			return
+		}
+		if !w.follow(told) {
+			return
+		}
+		w.log.Info("the program that waited ended before it read the run, and another is started")
 	}
-	w.follow(told)
 }
 
 // refused ends a run whose program has not been started, or is gone.
@@ -126,8 +131,9 @@ func (w *work) clean() {
 	}
 }
 
-// follow follows the program to the end of the run.
-func (w *work) follow(told int) {
+// follow follows the program to the end of the run. It reports true where the program had
+// ended by itself before it heard of the run: nothing of it was done.
+func (w *work) follow(told int) (again bool) {
 	sending, cancel := w.r.patience()
 	defer cancel()
 	box := newOutbox(sending, w.lease.report)
@@ -165,7 +171,15 @@ func (w *work) follow(told int) {
 	<-watched
 	if errors.Is(cause, errLeft) {
 		w.p.leave()
-		return
+		return false
+	}
+	if err == nil && cause == nil && out.Err != nil && out.Quiet && w.p.deaf() {
+		if rest, sent := box.close(); sent == nil {
+			w.c.Running = !rest.Running
+			w.revoke()
+			w.remove(nil)
+			return true
+		}
 	}
 	if err != nil {
 		out = ending{Err: failure("follow the executor", err)}
@@ -187,6 +201,7 @@ func (w *work) follow(told int) {
 	default:
 		w.conclude(rest, out, cause, stuck)
 	}
+	return false
 }
 
 // halt ends the program, unless it has ended.

@@ -50,6 +50,18 @@ func ProgramInput(dir string) (*os.File, error) { return open(dir, In, unix.O_RD
 // end must be open.
 func OpenInput(dir string) (*os.File, error) { return open(dir, In, unix.O_WRONLY|unix.O_NONBLOCK) }
 
+// Unread is how many bytes the program has not read of what was written to its input.
+func Unread(input *os.File) (n int, err error) {
+	raw, err := input.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	if failed := raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), fionread) }); failed != nil {
+		return 0, failed
+	}
+	return n, err
+}
+
 // Open opens our ends. The program's ends must be open.
 func Open(dir string) (*Pipe, error) {
 	r, err := open(dir, Out, unix.O_RDONLY|unix.O_NONBLOCK)
