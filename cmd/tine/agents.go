@@ -77,6 +77,10 @@ func newAgents(ctx context.Context, p *service, id string) (_ *agents, err error
 		}
 	}
 	programs := executors(of)
+	places := of.Concurrency
+	if places == 0 {
+		places = -1 // other runners do them
+	}
 	a := &agents{store: p.store, log: p.o.Log, wake: make(chan struct{}, 1), worlds: &worlds{base: p.url, ready: make(chan struct{})}}
 	a.book = agent.NewBook(agent.BookOptions{
 		Store: blueprint.NewStore(func() blueprint.Folders { return blueprint.Folders(current().AgentDirs()) }, agent.Documents(p.store)),
@@ -112,7 +116,7 @@ func newAgents(ctx context.Context, p *service, id string) (_ *agents, err error
 	}
 	a.runner, err = runner.New(runner.Options{
 		Queue: a.service, Worlds: a.worlds, Executors: programs, Me: runner.Description{ID: id, Tags: of.Tags},
-		Dir: dir, Concurrency: of.Concurrency, Environ: os.Environ(), Log: p.o.Log,
+		Dir: dir, Concurrency: places, Environ: os.Environ(), Log: p.o.Log,
 	})
 	if err != nil {
 		a.service.Close()

@@ -130,6 +130,7 @@ type live struct {
 	demands  api.Demands
 	project  string
 	executor string
+	waits    string // the run that waits for it; empty for none
 	stopping bool
 	stop     chan struct{} // closed when it is to be stopped
 	moved    chan struct{} // closed when its claim is over
@@ -158,10 +159,12 @@ func (s *Service) index(r *run, now time.Time) {
 	}
 	if r.State == api.RunPending && l.state != r.State {
 		l.since = now
-		close(s.waiting)
-		s.waiting = make(chan struct{})
+		s.callWaiting()
 	}
 	l.state, l.claim, l.runner, l.instance = r.State, r.Claim, r.Runner, r.d.Instance
+	if r.d.Mode == api.ModeSync {
+		l.waits = r.d.ParentRun
+	}
 	l.demands, l.project, l.executor = r.d.Demands, r.d.Job.ProjectDir, r.d.Blueprint.Executor
 	s.hurryTo(s.deadline(l))
 }
@@ -175,6 +178,13 @@ func (s *Service) forget(id string) {
 	delete(s.live, id)
 	close(l.moved)
 	close(l.ended)
+	s.callWaiting() // there is a place
+}
+
+// callWaiting has the runners that wait look again. It needs s.mu.
+func (s *Service) callWaiting() {
+	close(s.waiting)
+	s.waiting = make(chan struct{})
 }
 
 // claimed reports whether a runner has it.

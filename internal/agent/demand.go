@@ -30,7 +30,7 @@ func (l *live) fits(r runner.Description) bool {
 			return false
 		}
 	}
-	return (d.Hostname == "" || d.Hostname == r.Hostname) &&
+	return r.Places >= 0 && (d.Hostname == "" || d.Hostname == r.Hostname) &&
 		(d.ExecutorType == "" || slices.Contains(r.Executors, d.ExecutorType)) &&
 		(l.executor == "" || slices.Contains(r.Executors, l.executor)) &&
 		(d.ProjectDir == "" || slices.Contains(r.ProjectDirs, d.ProjectDir)) &&
@@ -56,8 +56,7 @@ func (s *Service) arrive(me runner.Description) (left func(), err error) {
 		if k.retired = append(k.retired, k.Instance); len(k.retired) > mostRetired {
 			k.retired = k.retired[1:]
 		}
-		close(s.waiting) // so that the earlier one learns of it
-		s.waiting = make(chan struct{})
+		s.callWaiting() // so that the earlier one learns of it
 	}
 	k.Description, k.seen = me, time.Now()
 	k.waiting++

@@ -13,9 +13,13 @@ import (
 
 // Claim implements runner.Queue.
 //
-// What is claimed next is the oldest run of the owner who has the fewest at work, and of
-// several such owners the one that has waited longest for a turn. So every owner gets on,
-// however many runs another one has queued.
+// A runner has places for the runs that it works at. A run that waits for one that it has
+// started lends its place to that one: otherwise agents that wait could fill all places,
+// and what they wait for would never be claimed.
+//
+// What is claimed next is such a run, or else the oldest run of the owner who has the
+// fewest at work, and of several such owners the one that has waited longest for a turn.
+// So every owner gets on, however many runs another one has queued.
 func (s *Service) Claim(ctx context.Context, me runner.Description) (runner.Claim, error) {
 	left, err := s.arrive(me)
 	if err != nil {
@@ -51,23 +55,32 @@ func (s *Service) candidate(me runner.Description) (id string, more <-chan struc
 	if k := s.runners[me.ID]; k == nil || k.Instance != me.Instance {
 		return "", nil, replaced(me.ID)
 	}
-	var had *live
+	lent := s.lent()
+	var had, lends *live // the oldest that it had before, and that a place is lent to
+	working := 0
 	busy := make(map[string]int)
 	first := make(map[string]*live)
 	for _, l := range s.live {
-		if l.claimed() {
+		switch {
+		case l.claimed():
 			busy[l.owner]++
-			if l.had(me) && (had == nil || l.created.Before(had.created)) {
-				had = l
+			if l.had(me) {
+				had = older(had, l)
+			} else if l.runner == me.ID && !lent[l.id] {
+				working++
 			}
-			continue
-		}
-		if old := first[l.owner]; (old == nil || l.created.Before(old.created)) && l.fits(me) {
-			first[l.owner] = l
+		case !l.fits(me):
+		case !lent[l.waits] && s.has(me, l.waits):
+			lends = older(lends, l)
+		default:
+			first[l.owner] = older(first[l.owner], l)
 		}
 	}
-	if had != nil {
-		return had.id, nil, nil
+	if next := cmp.Or(had, lends); next != nil {
+		return next.id, nil, nil
+	}
+	if me.Places > 0 && working >= me.Places {
+		return "", s.waiting, nil
 	}
 	var next *live
 	for owner, l := range first {
@@ -82,6 +95,30 @@ func (s *Service) candidate(me runner.Description) (id string, more <-chan struc
 		return "", s.waiting, nil
 	}
 	return next.id, nil, nil
+}
+
+func older(a, b *live) *live {
+	if a == nil || b.created.Before(a.created) {
+		return b
+	}
+	return a
+}
+
+// lent are the runs whose place another one has. It needs s.mu.
+func (s *Service) lent() map[string]bool {
+	all := make(map[string]bool)
+	for _, l := range s.live {
+		if l.waits != "" && l.claimed() {
+			all[l.waits] = true
+		}
+	}
+	return all
+}
+
+// has reports whether a runner works at a run. It needs s.mu.
+func (s *Service) has(me runner.Description, id string) bool {
+	l := s.live[id]
+	return l != nil && l.claimed() && l.runner == me.ID
 }
 
 // had reports whether an earlier start of a runner has claimed the run.

@@ -501,3 +501,61 @@ func TestTokenOfAnEarlierRun(t *testing.T) {
 		}
 	})
 }
+
+func TestPlaces(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		me := r1
+		me.Places = 2
+		a, b, c := r.agent(ada, "boss"), r.agent(bob, "boss"), r.agent(bob, "worker")
+		first, second := r.begin(me), r.begin(me)
+		if first.Run != a.ID || second.Run != b.ID || !r.idle(me) {
+			t.Fatal("two places are not two runs")
+		}
+		// A child that its parent does not wait for needs a place of its own; one that it waits
+		// for has the parent's, and no other one has it.
+		other := r.start(as(a), api.NewRun{Agent: "worker", Prompt: "x", Mode: api.ModeAsyncPoll})
+		if !r.idle(me) {
+			t.Error("a third run works in two places")
+		}
+		one := r.start(as(a), api.NewRun{Agent: "worker", Prompt: "x", Mode: api.ModeSync})
+		two := r.start(as(a), api.NewRun{Agent: "worker", Prompt: "x", Mode: api.ModeSync})
+		child := r.begin(me)
+		if child.Run != one.ID || !r.idle(me) {
+			t.Errorf("the place of %s was lent to %s, and not to %s alone", a.ID, child.Run, one.ID)
+		}
+		// The parent has its place back.
+		r.report(child, done(""))
+		if child = r.begin(me); child.Run != two.ID {
+			t.Errorf("the place was lent to %s, not to %s", child.Run, two.ID)
+		}
+		r.report(child, done(""))
+		if !r.idle(me) {
+			t.Error("a run has the place of one that works again")
+		}
+		// An end wakes a claim that waits for a place.
+		waits := make(chan string, 1)
+		go func() { waits <- must(r.Claim(t.Context(), me)).Run }()
+		synctest.Wait()
+		r.report(second, done(""))
+		if got := <-waits; got != c.ID && got != other.ID {
+			t.Errorf("claimed %s", got)
+		}
+		// A runner without places has what it had, and fits no run.
+		me.Instance, me.Places = "2", -1
+		for range 2 {
+			if c := r.claim(me); !c.Adopted {
+				t.Errorf("a runner without places claimed %s anew", c.Run)
+			}
+		}
+		if !r.idle(me) {
+			t.Error("a runner without places claims")
+		}
+	})
+}
+
+// begin claims a run and reports that it runs.
+func (r *rig) begin(me runner.Description) runner.Claim {
+	c := r.claim(me)
+	r.report(c, runner.Report{Running: true})
+	return c
+}

@@ -91,7 +91,7 @@ func (a Agents) Environ(getenv func(string) (string, bool)) map[string]string {
 var agentsTable = Table[Agents]{
 	Put("dir", func(a *Agents) *[]string { return &a.Dirs }, agentDirs, "the folders of [blueprints](agents.md); capabilities are in the folder `capabilities` beside each"),
 	Put("env", func(a *Agents) *[]string { return &a.Env }, Set(agentEnv), "the variables of the gateway that `${env.NAME}` may read in a blueprint"),
-	Put("concurrency", func(a *Agents) *int { return &a.Concurrency }, Int[int](0, 10_000).Begin(16), "runs at once on this machine; with `0` only other runners do any"),
+	Put("concurrency", func(a *Agents) *int { return &a.Concurrency }, Int[int](0, 10_000).Begin(16), "runs that work at once on this machine; with `0` only other runners do any"),
 	Put("tags", func(a *Agents) *[]string { return &a.Tags }, Set(agentTags), "what this machine offers to runs whose blueprints demand tags"),
 	Put("executors", func(a *Agents) *[]Executor { return &a.Executors }, executorsValue, "executors by the names that blueprints have for them, besides `"+strings.Join(ExecutorTypes, "`, `")+"`: a map of a name to `{type, command, args, env}`"),
 	Put("depth", func(a *Agents) *int { return &a.Depth }, Int[int](0, 100).Begin(5), "how many generations of agents may start each other, unless the blueprint says less"),

@@ -41,7 +41,7 @@ func (w *work) rest() bool {
 			oldest = i
 		}
 	}
-	if waiting >= r.o.Concurrency {
+	if waiting >= max(r.o.Concurrency, 1) {
 		oldest.ending = true
 		oldest.finish()
 	}

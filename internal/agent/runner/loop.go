@@ -24,12 +24,14 @@ type Options struct {
 	Queue     Queue
 	Worlds    Worlds
 	Executors []executor.Executor
-	// Me needs an ID. The rest is filled in where it is empty; Executors always.
+	// Me needs an ID. The rest is filled in where it is empty; Executors and Places always.
 	Me Description
 	// Dir is the runner's own folder: programs of runs are in runs, the folders of sessions
 	// in sessions.
-	Dir         string
-	Concurrency int // runs at once; zero for 16
+	Dir string
+	// Concurrency is how many runs it works at, at once; zero for 16, and less for none but
+	// those of an earlier start.
+	Concurrency int
 	// Idle is how long a persistent program may wait for another run of its session; zero
 	// for 10 m. As many as Concurrency may.
 	Idle time.Duration
@@ -62,7 +64,6 @@ type Runner struct {
 	shut   bool
 	active map[string]*work // by run
 	idle   map[string]*idle // by session
-	freed  chan struct{}    // has one place: a run has ended
 }
 
 // closePatience is how long the end of a run is reported while the runner closes. What
@@ -85,7 +86,8 @@ func New(o Options) (*Runner, error) {
 	if o.Me.ID == "" {
 		return nil, errors.New("the runner has no id")
 	}
-	o.Concurrency = cmp.Or(max(o.Concurrency, 0), 16)
+	o.Concurrency = cmp.Or(o.Concurrency, 16)
+	o.Me.Places = o.Concurrency
 	o.Idle = cmp.Or(max(o.Idle, 0), 10*time.Minute)
 	o.Me.Instance = cmp.Or(o.Me.Instance, rand.Text())
 	if o.Me.Hostname == "" {
@@ -95,7 +97,7 @@ func New(o Options) (*Runner, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	r := &Runner{
-		o: o, executors: make(map[string]executor.Executor), freed: make(chan struct{}, 1),
+		o: o, executors: make(map[string]executor.Executor),
 		active: make(map[string]*work), idle: make(map[string]*idle),
 	}
 	r.o.Me.Executors = nil
@@ -136,13 +138,8 @@ func (r *Runner) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.claims, cancel)()
-	left := r.sweep(ctx)
-	// Those that an earlier start has claimed come first. Their programs may run, so they
-	// don't wait for a place.
+	r.sweep(ctx)
 	for pause := firstPause; ctx.Err() == nil; {
-		if left == 0 && !r.place(ctx) {
-			break
-		}
 		c, err := r.o.Queue.Claim(ctx, r.o.Me)
 		if err != nil {
 			if ctx.Err() == nil {
@@ -152,34 +149,14 @@ func (r *Runner) Run(ctx context.Context) {
 			}
 			continue
 		}
-		if left = max(left-1, 0); !c.Adopted {
-			left = 0
-		}
 		pause = firstPause
 		r.take(c)
 	}
 }
 
-// place waits until the runner may have one more run.
-func (r *Runner) place(ctx context.Context) bool {
-	for {
-		r.mu.Lock()
-		free := len(r.active) < r.o.Concurrency
-		r.mu.Unlock()
-		if free {
-			return true
-		}
-		select {
-		case <-r.freed:
-		case <-ctx.Done():
-			return false
-		}
-	}
-}
-
 // sweep ends the programs that an earlier start has left and that do no run of this
-// runner any more. It returns how many runs there are to adopt.
-func (r *Runner) sweep(ctx context.Context) int {
+// runner any more.
+func (r *Runner) sweep(ctx context.Context) {
 	var runs []string
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		var err error
@@ -187,7 +164,7 @@ func (r *Runner) sweep(ctx context.Context) int {
 			break
 		}
 		if ctx.Err() != nil {
-			return 0
+			return
 		}
 		r.o.Log.Warn("the runner could not ask for its runs and tries again", "err", err)
 		sleep(ctx, pause)
@@ -197,11 +174,7 @@ func (r *Runner) sweep(ctx context.Context) int {
 	for _, run := range runs {
 		known[run] = true
 	}
-	adopt := len(known)
 	for run := range r.active { // of this start
-		if known[run] {
-			adopt--
-		}
 		known[run] = true
 	}
 	r.mu.Unlock()
@@ -213,7 +186,6 @@ func (r *Runner) sweep(ctx context.Context) int {
 	if err != nil {
 		r.o.Log.Warn("what is left of some runs that have ended stays", "err", err)
 	}
-	return adopt
 }
 
 // take does a run that was claimed.
@@ -234,7 +206,6 @@ func (r *Runner) take(c Claim) {
 			}
 			r.mu.Unlock()
 			close(w.over)
-			wake(r.freed)
 		}()
 		if before != nil {
 			<-before.over

@@ -117,6 +117,9 @@ type Description struct {
 	Hostname  string
 	Tags      []string
 	Executors []string
+	// Places is how many runs it works at, at once; zero for any number, and less for none
+	// but those that it had. A run that waits for another one takes no place.
+	Places int
 	// ProjectDirs are folders that it works in; empty for any.
 	ProjectDirs []string
 }
