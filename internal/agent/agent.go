@@ -109,7 +109,8 @@ type Options struct {
 	Store      store.Agents
 	Blueprints Blueprints
 	Worlds     Worlds
-	// Limits are for blueprints that set none. Zero fields are those of DefaultLimits.
+	// Limits are for blueprints that set none, and the most that one may set; without any,
+	// DefaultLimits.
 	Limits blueprint.Limits
 	Match  time.Duration // how long a run waits for a runner that fits; zero for 5 m
 	Lease  time.Duration // zero for 30 s
@@ -125,7 +126,7 @@ type Options struct {
 }
 
 // DefaultLimits are those of a blueprint and a config that say nothing.
-var DefaultLimits = blueprint.Limits{Depth: 4, Children: 16, Runs: 1000}
+var DefaultLimits = blueprint.Limits{Depth: 5, Children: 16, Runs: 1000}
 
 func (o Options) filled() Options {
 	set := func(d *time.Duration, standard time.Duration) {
@@ -139,7 +140,9 @@ func (o Options) filled() Options {
 	if o.Queue <= 0 {
 		o.Queue = 10000
 	}
-	o.Limits = limits(o.Limits, DefaultLimits)
+	if o.Limits == (blueprint.Limits{}) {
+		o.Limits = DefaultLimits
+	}
 	if o.Told == nil {
 		o.Told = func([]store.Event) {}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/agent/blueprint"
 	"github.com/tine-mcp/tine/internal/agent/executor"
 	"github.com/tine-mcp/tine/internal/agent/runner"
 	"github.com/tine-mcp/tine/internal/identity"
@@ -122,7 +123,7 @@ func TestModel(t *testing.T) {
 				}
 			}, func(r *rig) {
 				m.rig = r
-				r.o.Limits.Runs = 10000
+				r.o.Limits = blueprint.Limits{Depth: 5, Children: 16, Runs: 10000}
 				boss := r.book.all["boss"]
 				boss.Agents = []string{"*"}
 				r.book.all["boss"] = boss

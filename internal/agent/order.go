@@ -230,15 +230,11 @@ func joinDemands(a, b api.Demands) (api.Demands, error) {
 	return out, nil
 }
 
-// limits are some, with others where they say nothing.
-func limits(l, otherwise blueprint.Limits) blueprint.Limits {
-	return blueprint.Limits{Depth: cmp.Or(l.Depth, otherwise.Depth), Children: cmp.Or(l.Children, otherwise.Children), Runs: cmp.Or(l.Runs, otherwise.Runs)}
-}
-
-// lower are the limits of a blueprint, which are never above those of the config.
+// lower are the limits of a blueprint, which are never above those of the config, and
+// those where it says nothing.
 func lower(l, most blueprint.Limits) blueprint.Limits {
-	l = limits(l, most)
-	return blueprint.Limits{Depth: min(l.Depth, most.Depth), Children: min(l.Children, most.Children), Runs: min(l.Runs, most.Runs)}
+	of := func(l, most int) int { return min(cmp.Or(l, most), most) }
+	return blueprint.Limits{Depth: of(l.Depth, most.Depth), Children: of(l.Children, most.Children), Runs: of(l.Runs, most.Runs)}
 }
 
 // within reports whether a folder is another one, or in it.

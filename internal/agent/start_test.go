@@ -168,6 +168,16 @@ func TestLimits(t *testing.T) {
 	}, few)
 }
 
+// A limit of zero is one.
+func TestNoGenerations(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		boss := r.agent(ada, "boss")
+		r.running(boss)
+		_, err := r.Start(t.Context(), as(boss), NewRun{NewRun: api.NewRun{Agent: "worker"}})
+		refusedWith(t, err, api.KindRefused, "generations")
+	}, func(r *rig) { r.o.Limits = blueprint.Limits{Children: 2, Runs: 3} })
+}
+
 func TestKeys(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		ctx := t.Context()

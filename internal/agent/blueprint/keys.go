@@ -69,7 +69,7 @@ var demandsTable = config.Table[api.Demands]{
 var limitsTable = config.Table[Limits]{
 	config.Put("depth", func(l *Limits) *int { return &l.Depth }, config.Int[int](1, 100).Unless("`agents.depth` of the config"), "generations of agents below it"),
 	config.Put("children", func(l *Limits) *int { return &l.Children }, config.Int[int](1, 10_000).Unless("`agents.children`"), "runs at once that it has started"),
-	config.Put("runs", func(l *Limits) *int { return &l.Runs }, config.Int[int](1, 1_000_000).Unless("`agents.runs`"), "runs that one session of it starts in all"),
+	config.Put("runs", func(l *Limits) *int { return &l.Runs }, config.Int[int](1, 1_000_000).Unless("`agents.runs`"), "runs of one session of it in all"),
 }
 
 var hooksTable = config.Table[Hooks]{
