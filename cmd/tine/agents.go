@@ -71,9 +71,12 @@ func newAgents(ctx context.Context, p *service, id string) (_ *agents, err error
 	if err != nil {
 		return nil, err
 	}
+	var forgot sync.Once
 	secret := func(values []string) {
-		for _, v := range values {
-			p.o.Redact.Learn(v)
+		if p.o.Redact.LearnOfRun(values) {
+			forgot.Do(func() {
+				p.o.Log.Warn("runs of agents had more secrets than are remembered; listings of old calls may show those of runs long ago")
+			})
 		}
 	}
 	programs := executors(of)

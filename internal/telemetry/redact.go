@@ -29,11 +29,32 @@ type Redactor struct {
 
 	mu      sync.Mutex
 	set     []string
-	learned []string // oldest first
+	learned recent
+	runs    recent // of runs of agents, which may be many
 }
 
-// maxLearned bounds the values that came with Learn.
+// maxLearned bounds the values that came with Learn, and the same for LearnOfRun: each new
+// one has all of them read.
 const maxLearned = 256
+
+// recent are values, the one that was seen longest ago first.
+type recent []string
+
+// add notes a value, and says whether it is new and whether another one went for it.
+func (l *recent) add(value string, most int) (fresh, dropped bool) {
+	at := slices.Index(*l, value)
+	if at < 0 {
+		fresh = true
+		if dropped = len(*l) == most; dropped {
+			at = 0
+		}
+	}
+	if at >= 0 {
+		*l = slices.Delete(*l, at, at+1)
+	}
+	*l = append(*l, value)
+	return fresh, dropped
+}
 
 // Learn adds a value that became a secret at run time, such as an access token. It
 // stays one when another replaces it: the records of earlier calls may hold it.
@@ -43,21 +64,36 @@ func (r *Redactor) Learn(value string) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.remember(value) {
-		r.known.Store(newKnownValues(slices.Concat(r.set, r.learned)))
+	if fresh, _ := r.learned.add(value, maxLearned); fresh {
+		r.know()
 	}
 }
 
-// remember notes a value that stays secret after any Set. r.mu is held.
-func (r *Redactor) remember(value string) bool {
-	if slices.Contains(r.learned, value) {
+// LearnOfRun adds values that are secrets of a run of an agent. It reports whether others,
+// of runs long ago as a rule, are known no longer for it.
+func (r *Redactor) LearnOfRun(values []string) (dropped bool) {
+	if r == nil {
 		return false
 	}
-	if len(r.learned) == maxLearned {
-		r.learned = slices.Delete(r.learned, 0, 1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	changed := false
+	for _, v := range values {
+		if v == "" {
+			continue
+		}
+		fresh, gone := r.runs.add(v, maxLearned)
+		changed, dropped = changed || fresh, dropped || gone
 	}
-	r.learned = append(r.learned, value)
-	return true
+	if changed {
+		r.know()
+	}
+	return dropped
+}
+
+// know has the values masked from now on. It needs r.mu.
+func (r *Redactor) know() {
+	r.known.Store(newKnownValues(slices.Concat(r.set, r.learned, r.runs)))
 }
 
 // NewRedactor makes a Redactor that knows forms and names, and no values yet.
@@ -76,11 +112,11 @@ func (r *Redactor) Set(secrets []string) {
 	// Earlier secrets stay secret: recorded calls may hold them.
 	for _, old := range r.set {
 		if !slices.Contains(secrets, old) {
-			r.remember(old)
+			r.learned.add(old, maxLearned)
 		}
 	}
 	r.set = slices.Clone(secrets)
-	r.known.Store(newKnownValues(slices.Concat(r.set, r.learned)))
+	r.know()
 }
 
 // Text masks secrets in any text.

@@ -360,3 +360,20 @@ func BenchmarkRedactor(b *testing.B) {
 		})
 	}
 }
+
+// Secrets of runs don't push out those of the gateway, and those that come again stay.
+func TestSecretsOfRuns(t *testing.T) {
+	r := NewRedactor()
+	r.Learn("token-of-the-gateway")
+	for i := range 2 * maxLearned {
+		want := i >= maxLearned-1 // the lasting one is there as well
+		if dropped := r.LearnOfRun([]string{"lasting-secret", fmt.Sprintf("secret-of-run-%d-", i)}); dropped != want {
+			t.Fatalf("after %d runs others are known no longer: %v", i, dropped)
+		}
+	}
+	for text, masked := range map[string]bool{"token-of-the-gateway": true, "lasting-secret": true, "secret-of-run-500-": true, "secret-of-run-1-": false} {
+		if got := r.Text(text) != text; got != masked {
+			t.Errorf("%s: masked %v", text, got)
+		}
+	}
+}
