@@ -164,12 +164,14 @@ func TestAdoptionDoesNotFetch(t *testing.T) {
 	a := upstream.Adoption{Handle: driver.Handle{Driver: "fake"}, Hello: json.RawMessage(`{"version":"2025-11-25"}`)}
 	for want, adopt := range map[string]bool{"dial": true, "drop fetch start": false} {
 		synctest.Test(t, func(t *testing.T) {
-			r, d := playFetch(t, echoing, eager, func(o *upstream.Options) { o.Adopt = &a })
-			if adopt {
-				d.adopt = func(context.Context, driver.Handle) (driver.Instance, error) {
-					return r.newInstance(func(i *instance) { i.rope.echo() }), nil
+			r, d := playFetch(t, echoing, eager, func(o *upstream.Options) {
+				o.Adopt = &a
+				if d := o.Driver.(*fetchingDriver); adopt {
+					d.adopt = func(context.Context, driver.Handle) (driver.Instance, error) {
+						return d.r.newInstance(func(i *instance) { i.rope.echo() }), nil
+					}
 				}
-			}
+			})
 			close(d.there)
 			if _, err := r.Conn(t.Context()); err != nil || !strings.HasPrefix(r.history(), want) {
 				t.Errorf("got %v after %s, want %s", err, r.history(), want)
