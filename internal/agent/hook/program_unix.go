@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -160,6 +161,9 @@ func collect(most int, over func()) (*collector, error) {
 		buf := make([]byte, 32<<10)
 		for {
 			n, err := r.Read(buf)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				n, err = there(r, buf)
+			}
 			if over == nil || len(kept) <= most {
 				kept = append(kept, buf[:n]...)
 			}
@@ -177,6 +181,22 @@ func collect(most int, over func()) (*collector, error) {
 		}
 	}()
 	return c, nil
+}
+
+// there reads what is in a pipe whose deadline is over. On a machine that is slow enough
+// the hook's words may not have been read by then.
+func there(r *os.File, buf []byte) (n int, err error) {
+	raw, err := r.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	if failed := raw.Control(func(fd uintptr) { n, err = syscall.Read(int(fd), buf) }); failed != nil {
+		return 0, failed
+	}
+	if n <= 0 {
+		return 0, io.EOF
+	}
+	return n, nil
 }
 
 // end returns what was written.
