@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/agent"
 	"github.com/tine-mcp/tine/internal/agent/blueprint"
 	"github.com/tine-mcp/tine/internal/agent/executor"
@@ -47,12 +48,13 @@ func executors(of config.Agents) []executor.Executor {
 
 // agents are the coordinator of a gateway, and the runner of its machine.
 type agents struct {
-	book    *agent.Book
-	service *agent.Service
-	runner  *runner.Runner
-	worlds  *worlds
-	store   store.Agents
-	log     *slog.Logger
+	book     *agent.Book
+	service  *agent.Service
+	runner   *runner.Runner
+	worlds   *worlds
+	store    store.Agents
+	sessions store.Sessions
+	log      *slog.Logger
 
 	mu     sync.Mutex
 	closed []string // sessions that have ended, which the coordinator does not know yet
@@ -84,7 +86,7 @@ func newAgents(ctx context.Context, p *service, id string) (_ *agents, err error
 	if places == 0 {
 		places = -1 // other runners do them
 	}
-	a := &agents{store: p.store, log: p.o.Log, wake: make(chan struct{}, 1), worlds: &worlds{base: p.url, ready: make(chan struct{})}}
+	a := &agents{store: p.store, sessions: p.store, log: p.o.Log, wake: make(chan struct{}, 1), worlds: &worlds{base: p.url, ready: make(chan struct{})}}
 	a.book = agent.NewBook(agent.BookOptions{
 		Store: blueprint.NewStore(func() blueprint.Folders { return blueprint.Folders(current().AgentDirs()) }, agent.Documents(p.store)),
 		Hooks: hooks, Agents: func() config.Agents { return current().Agents }, Getenv: os.LookupEnv,
@@ -111,7 +113,7 @@ func newAgents(ctx context.Context, p *service, id string) (_ *agents, err error
 	a.service, err = agent.Open(ctx, agent.Options{
 		Store: p.store, Blueprints: a.book, Worlds: a,
 		Limits: blueprint.Limits{Depth: of.Depth, Children: of.Children, Runs: of.Runs},
-		Match:  of.Match, Lease: of.Lease, Keep: of.Keep,
+		Match:  of.Match, Lease: of.Lease, Idle: of.Idle, Keep: of.Keep,
 		Secret: secret, Told: func([]store.Event) { p.hub.Wrote() }, Log: p.o.Log,
 	})
 	if err != nil {
@@ -155,6 +157,7 @@ func (a *agents) sessionClosed(session string) {
 
 // hear tells the coordinator which sessions have ended.
 func (a *agents) hear(ctx context.Context) {
+	a.missed(ctx)
 	for {
 		select {
 		case <-a.wake:
@@ -166,10 +169,38 @@ func (a *agents) hear(ctx context.Context) {
 		a.closed = nil
 		a.mu.Unlock()
 		for _, session := range closed {
-			if err := a.service.WorldClosed(ctx, session); err != nil && ctx.Err() == nil {
-				a.log.Warn("the agent of a session that was closed is not told so", "session", session, "err", err)
+			a.tell(ctx, session)
+		}
+	}
+}
+
+// missed tells the coordinator of sessions that ended in the moment in which an earlier
+// gateway was killed, or while none was there.
+func (a *agents) missed(ctx context.Context) {
+	f := store.AgentFilter{States: []string{api.AgentPending, api.AgentRunning, api.AgentIdle}, Limit: 200}
+	for {
+		page, err := a.store.AgentSessions(ctx, f)
+		if err != nil {
+			if ctx.Err() == nil {
+				a.log.Warn("the agents of sessions that were closed are not told so", "err", err)
+			}
+			return
+		}
+		for _, s := range page {
+			if was, ok, err := a.sessions.Session(ctx, s.ID); err == nil && ok && !was.Closed.IsZero() {
+				a.tell(ctx, s.ID)
 			}
 		}
+		if len(page) < f.Limit {
+			return
+		}
+		f.Before = page[len(page)-1].ID
+	}
+}
+
+func (a *agents) tell(ctx context.Context, session string) {
+	if err := a.service.WorldClosed(ctx, session); err != nil && ctx.Err() == nil {
+		a.log.Warn("the agent of a session that was closed is not told so", "session", session, "err", err)
 	}
 }
 

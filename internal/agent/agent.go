@@ -114,6 +114,7 @@ type Options struct {
 	Limits blueprint.Limits
 	Match  time.Duration // how long a run waits for a runner that fits; zero for 5 m
 	Lease  time.Duration // zero for 30 s
+	Idle   time.Duration // how long a session may be without a run until it is closed; zero for 7 d
 	Keep   time.Duration // how long ended sessions are kept; zero for 7 d
 	// Queue is how many runs that have not ended there may be; zero for 10000.
 	Queue int
@@ -136,6 +137,7 @@ func (o Options) filled() Options {
 	}
 	set(&o.Match, 5*time.Minute)
 	set(&o.Lease, 30*time.Second)
+	set(&o.Idle, 7*24*time.Hour)
 	set(&o.Keep, 7*24*time.Hour)
 	if o.Queue <= 0 {
 		o.Queue = 10000

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/store"
 )
 
 const (
@@ -44,6 +45,7 @@ func (s *Service) keepTime() {
 			err = errors.Join(err, s.expire(id))
 		}
 		if !now.Before(drop) {
+			s.closeIdle(now)
 			s.drop(now)
 			drop = now.Add(dropEvery)
 		}
@@ -155,6 +157,37 @@ func (c *change) lose(r *run, why *api.Error) error {
 		return err
 	}
 	return c.put(r)
+}
+
+// closeIdle closes sessions that have been idle for long. What an agent waits for keeps
+// its session.
+func (s *Service) closeIdle(now time.Time) {
+	f := store.AgentFilter{States: []string{api.AgentIdle}, Unchanged: now.Add(-s.o.Idle), Limit: pageSize}
+	for {
+		page, err := s.o.Store.AgentSessions(s.ctx, f)
+		for i := 0; i < len(page) && err == nil; i++ {
+			err = s.change(s.ctx, func(c *change) error {
+				sess, err := c.session(page[i].ID)
+				if err != nil || sess.State != api.AgentIdle || !sess.Changed.Before(f.Unchanged) {
+					return err
+				}
+				below, err := c.Runs(store.RunFilter{Parent: sess.ID, States: liveStates, Limit: 1})
+				if err != nil || len(below) > 0 {
+					return err
+				}
+				s.o.Log.Info("agent session closed", "session", sess.ID, "because", "it had no run for "+s.o.Idle.String())
+				_, err = c.closeSession(sess, "agents.idle")
+				return err
+			})
+		}
+		if err != nil && s.ctx.Err() == nil {
+			s.o.Log.Warn("idle agent sessions not closed", "err", err)
+		}
+		if err != nil || len(page) < pageSize {
+			return
+		}
+		f.Before = page[pageSize-1].ID
+	}
 }
 
 // drop forgets sessions that have ended long ago.

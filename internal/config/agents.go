@@ -29,6 +29,8 @@ type Agents struct {
 	Match time.Duration
 	// Lease is how long a runner may be silent.
 	Lease time.Duration
+	// Idle is how long an agent session may be without a run.
+	Idle time.Duration
 	// Keep is how long ended sessions of agents are kept.
 	Keep time.Duration
 }
@@ -99,6 +101,7 @@ var agentsTable = Table[Agents]{
 	Put("runs", func(a *Agents) *int { return &a.Runs }, Int[int](1, 1_000_000).Begin(1000), "runs of one agent session in all, its first and those that resume it, unless the blueprint says less"),
 	Put("match", func(a *Agents) *time.Duration { return &a.Match }, Duration(time.Second, 30*day).Begin(5*time.Minute), "how long a run waits for a runner that meets its demands; then it fails"),
 	Put("lease", func(a *Agents) *time.Duration { return &a.Lease }, Duration(time.Second, time.Hour).Begin(30*time.Second), "how long a runner may be silent until its runs count as lost"),
+	Put("idle", func(a *Agents) *time.Duration { return &a.Idle }, Duration(time.Minute, 3650*day).Begin(7*day), "how long an agent session that is `idle` stays open for another run; then it is closed"),
 	Put("keep", func(a *Agents) *time.Duration { return &a.Keep }, Duration(time.Minute, 3650*day).Begin(7*day), "how long an agent session that has ended is kept, with its runs and events"),
 }
 

@@ -167,6 +167,7 @@ agents:
   runs: 4
   match: 1m
   lease: 10s
+  idle: 2d
   keep: 1d
 servers:
   web:
@@ -242,7 +243,7 @@ servers:
 `
 
 var defaultAgents = Agents{
-	Concurrency: 16, Depth: 5, Children: 16, Runs: 1000, Match: 5 * time.Minute, Lease: 30 * time.Second, Keep: 7 * 24 * time.Hour,
+	Concurrency: 16, Depth: 5, Children: 16, Runs: 1000, Match: 5 * time.Minute, Lease: 30 * time.Second, Idle: 7 * 24 * time.Hour, Keep: 7 * 24 * time.Hour,
 }
 
 func TestEveryKey(t *testing.T) {
@@ -285,7 +286,7 @@ func TestEveryKey(t *testing.T) {
 				{Name: "own", Type: "command", Command: filepath.Join(dir, "bin/own"), Args: []string{"-q", "2"}, Env: map[string]string{"LEVEL": "3"}},
 				{Name: "claude-code", Type: "claude-code"},
 			},
-			Depth: 2, Children: 3, Runs: 4, Match: time.Minute, Lease: 10 * time.Second, Keep: 24 * time.Hour,
+			Depth: 2, Children: 3, Runs: 4, Match: time.Minute, Lease: 10 * time.Second, Idle: 48 * time.Hour, Keep: 24 * time.Hour,
 		},
 		Journal: Journal{Mode: "meta", MaxAge: 30 * 24 * time.Hour, MaxSize: 2 << 40},
 		Telemetry: Telemetry{OTLP{

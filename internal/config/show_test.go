@@ -115,6 +115,7 @@ agents:
   runs: 4
   match: 1m
   lease: 10s
+  idle: 2d
   keep: 1d
 servers:
   web:

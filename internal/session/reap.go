@@ -38,7 +38,7 @@ func (r *Registry) reap() {
 			case s.isClosed(): // another close is about it
 			case why != "":
 				r.besides(func() { r.closeOver(s, why) })
-			case s.Kind == KindDefault && s.running() && r.unused(s, now) > r.Catalog().Config.Limits.Idle:
+			case r.rests(s) && s.running() && r.unused(s, now) > r.Catalog().Config.Limits.Idle:
 				r.besides(func() {
 					r.o.Log.Info("servers of an unused session ended", "session", s.ID)
 					r.suspend(s)
@@ -46,6 +46,21 @@ func (r *Registry) reap() {
 			}
 		}
 	}
+}
+
+// rests reports whether the servers of a session end while it is not used, and start again
+// at the next call: those of a session that came by itself, and those of an agent's session
+// while nothing has a token of it, as a run has.
+func (r *Registry) rests(s *Session) bool {
+	switch {
+	case s.Kind == KindDefault:
+		return true
+	case !s.known().Listed:
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(s.minted) == 0
 }
 
 // closeOver closes a session whose time is over.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/testkit"
 )
 
@@ -80,6 +81,38 @@ func TestIdleSessionsEnd(t *testing.T) {
 		}
 		w.runs("all")
 		wantDump(t, "a principal's own", w.Get(own.ID), "own", `{"it":"1"}`)
+	})
+}
+
+// The servers of an agent's session end while it is not used, unless something has a token
+// of it. What they remember is there when they start again.
+func TestWorldsRest(t *testing.T) {
+	const yaml = "limits: {idle: 10m}\n" + kept
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, yaml)
+		l := listed(t, yaml, "own")
+		s, _, err := w.OpenAs(t.Context(), session.OpenOptions{ID: agentID, Owner: session.Owner{Name: "ada"}, List: &l, TTL: -1, Idle: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec, _, err := w.MintToken(t.Context(), s, session.MintOptions{Run: "run_1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		set(t, s, "own", "it", "1")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		w.runs("own")
+		if _, err := w.RevokeTokens(t.Context(), s, func(m store.SessionToken) bool { return m.ID == rec.ID }); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		w.runs("")
+		if w.Get(s.ID) == nil {
+			t.Error("the session was closed")
+		}
+		wantDump(t, "the session", s, "own", `{"it":"1"}`)
 	})
 }
 

@@ -374,8 +374,8 @@ func (r *Registry) unused(s *Session, now time.Time) time.Duration {
 	return now.Sub(since)
 }
 
-// suspend ends the instances of a principal's unused session. It remembers what
-// it can, and they start again when they are needed.
+// suspend ends the instances of an unused session. It remembers what it can, and they
+// start again when they are needed.
 func (r *Registry) suspend(s *Session) {
 	all := make(map[string]bool)
 	for _, e := range s.members() {

@@ -71,8 +71,10 @@ type AgentFilter struct {
 	Parent string
 	Agent  string
 	States []string
-	Before string // as in RunFilter
-	Limit  int    // zero for 100
+	// Unchanged chooses those that were changed last before a moment; zero for all.
+	Unchanged time.Time
+	Before    string // as in RunFilter
+	Limit     int    // zero for 100
 }
 
 // AgentTx reads and writes what belongs together, in one transaction. It is for the

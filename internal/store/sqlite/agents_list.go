@@ -42,6 +42,9 @@ func (d *DB) AgentSessions(ctx context.Context, f store.AgentFilter) ([]store.Ag
 	c.parent(f.Parent)
 	c.is("agent", f.Agent)
 	c.oneOf("state", f.States)
+	if !f.Unchanged.IsZero() {
+		c.and("changed < ?", f.Unchanged.UnixNano())
+	}
 	query, err := c.query(ctx, d, d.reader, step, "agent_sessions", agentColumns, f.Before, f.Limit)
 	if err != nil {
 		return nil, err

@@ -141,7 +141,7 @@ func testAgentLists(t *testing.T, s store.Shared, _ func() store.Shared) {
 			ID: fmt.Sprintf("run_%03d", i), Session: fmt.Sprintf("ses_%d", i%10), Agent: fmt.Sprintf("a%d", i%2), Owner: owners[i%3],
 			Parent: []string{"", "ses_p", "ses_q"}[i%3], State: states[i%4], Runner: []string{"", "r1"}[i%2], Created: at,
 		}, store.AgentSession{
-			ID: fmt.Sprintf("ses_%03d", i), Agent: fmt.Sprintf("a%d", i%2), Owner: owners[i%3], Parent: []string{"", "ses_p", "ses_q"}[i%3], State: states[i%4], Created: at,
+			ID: fmt.Sprintf("ses_%03d", i), Agent: fmt.Sprintf("a%d", i%2), Owner: owners[i%3], Parent: []string{"", "ses_p", "ses_q"}[i%3], State: states[i%4], Created: at, Changed: at,
 		})
 	}
 	var order []int
@@ -204,6 +204,10 @@ func testAgentLists(t *testing.T, s store.Shared, _ func() store.Shared) {
 	}
 	if _, err := s.Runs(ctx, store.RunFilter{Before: "none"}); !errors.Is(err, store.ErrUnknown) {
 		t.Errorf("after an unknown run: %v", err)
+	}
+	// Those of the first ten moments were changed then.
+	if n := len(got(s.AgentSessions(ctx, store.AgentFilter{Unchanged: day.Add(10 * time.Second), Limit: 200}))); n != 20 {
+		t.Errorf("%d sessions were changed last before a moment, not 20", n)
 	}
 	if _, err := s.AgentSessions(ctx, store.AgentFilter{Before: "none"}); !errors.Is(err, store.ErrUnknown) {
 		t.Errorf("after an unknown session: %v", err)
