@@ -286,5 +286,5 @@ func TestRetention(t *testing.T) {
 			t.Errorf("%d events are left", n)
 		}
 		r.check(open, api.RunCompleted, api.AgentIdle)
-	})
+	}, func(r *rig) { r.o.Idle = 30 * 24 * time.Hour })
 }
