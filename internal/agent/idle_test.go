@@ -2,7 +2,6 @@ package agent
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -19,14 +18,13 @@ func TestIdleSessionsAreClosed(t *testing.T) {
 		r.report(own, done(""))
 		busy := r.running(r.agent(ada, "worker"))
 		for range 4 * 60 * 6 {
-			time.Sleep(10 * time.Second)
+			later(10 * time.Second)
 			for _, c := range []string{child.Run, busy.Run} {
 				if _, err := r.Renew(t.Context(), c, 1); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		synctest.Wait()
 		r.check(idle, api.RunCompleted, api.AgentFinished)
 		r.check(boss, api.RunCompleted, api.AgentIdle)
 		if state := r.sessionState(busy.Job.Session); state != api.AgentRunning {
