@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 )
@@ -45,6 +46,16 @@ const (
 	ModeAsyncCallback = "async_callback" // the caller's session is resumed with the result
 )
 
+// Parameters are those of a run, by name. Numbers that are read keep all their digits.
+type Parameters map[string]any
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *Parameters) UnmarshalJSON(data []byte) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	return d.Decode((*map[string]any)(p))
+}
+
 // NewRun is the body of POST /v1/runs: work for a new agent session, or for one that is
 // there. An Idempotency-Key header makes a repeated request give the same run.
 type NewRun struct {
@@ -52,8 +63,8 @@ type NewRun struct {
 	Session string `json:"session,omitempty"` // to resume
 	// Parameters are checked against the agent's schema. Prompt is short for
 	// {"prompt": ...}.
-	Parameters map[string]any `json:"parameters,omitempty"`
-	Prompt     string         `json:"prompt,omitempty"`
+	Parameters Parameters `json:"parameters,omitempty"`
+	Prompt     string     `json:"prompt,omitempty"`
 	// ProjectDir is the folder that the executor works in.
 	ProjectDir string `json:"project_dir,omitempty"`
 	// Scope are values for placeholders, which the model never sees and children inherit.

@@ -50,9 +50,9 @@ func TestAgentRun(t *testing.T) {
 		t.Errorf("its calls are %+v", calls)
 	}
 
-	again := startRun(t, c, api.NewRun{Session: first.Session, Parameters: map[string]any{"prompt": "Bob", "depth": 3}})
+	again := startRun(t, c, api.NewRun{Session: first.Session, Parameters: map[string]any{"prompt": "Bob", "depth": 9007199254740993}})
 	r = ended(t, c, again.ID, api.RunCompleted)
-	if data, want := resultOf[noted](t, r), (noted{Mode: "resume", ExecutorSession: "conversation-1", Noted: []string{"Ada", "Bob"}, Depth: 3}); !r.Resume || r.Session != first.Session || !reflect.DeepEqual(data, want) {
+	if data, want := resultOf[noted](t, r), (noted{Mode: "resume", ExecutorSession: "conversation-1", Noted: []string{"Ada", "Bob"}, Depth: 9007199254740993}); !r.Resume || r.Session != first.Session || !reflect.DeepEqual(data, want) {
 		t.Errorf("resumed, it is %+v with the result %+v, want %+v", r, data, want)
 	}
 	if got := runEvents(t, c, again.ID); !slices.Equal(got, order) {

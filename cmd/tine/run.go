@@ -115,7 +115,7 @@ func (c *cli) startRun(ctx context.Context, in api.NewRun, o runOptions) (err er
 
 // runParameters are the parameters of a command line, of the types that the agent's
 // schema says.
-func (c *cli) runParameters(ctx context.Context, g *gateway, in api.NewRun, given []string) (map[string]any, error) {
+func (c *cli) runParameters(ctx context.Context, g *gateway, in api.NewRun, given []string) (api.Parameters, error) {
 	if len(given) == 0 {
 		return nil, nil
 	}
@@ -142,10 +142,8 @@ func (c *cli) runParameters(ctx context.Context, g *gateway, in api.NewRun, give
 	if err != nil {
 		return nil, err
 	}
-	var out map[string]any
-	dec := json.NewDecoder(strings.NewReader(string(raw)))
-	dec.UseNumber()
-	return out, dec.Decode(&out)
+	var out api.Parameters
+	return out, json.Unmarshal(raw, &out)
 }
 
 func parseScope(given []string) (map[string]string, error) {

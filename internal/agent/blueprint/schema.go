@@ -217,13 +217,12 @@ func checkParameters(schema json.RawMessage, params map[string]any, check bool) 
 	if params == nil {
 		b = []byte("{}")
 	}
-	// A copy: what is given stays as it is.
+	// A copy that keeps the digits of numbers: what is given stays as it is.
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
 	if err := dec.Decode(&out); err != nil {
 		return nil, fmt.Errorf("parameters: %w", err)
 	}
-	out = exact(out).(map[string]any)
 	defer func() {
 		if p := recover(); p != nil {
 			out, err = nil, fmt.Errorf("the schema of parameters: %v", p)
@@ -235,14 +234,15 @@ func checkParameters(schema json.RawMessage, params map[string]any, check bool) 
 	if !check {
 		return out, nil
 	}
-	if err := s.Validate(out); err != nil {
-		return nil, &InvalidError{Code: CodeParameters, Message: "the parameters do not fit the agent", Violations: violations(s.Schema(), out, err)}
+	plain := counted(out)
+	if err := s.Validate(plain); err != nil {
+		return nil, &InvalidError{Code: CodeParameters, Message: "the parameters do not fit the agent", Violations: violations(s.Schema(), plain, err)}
 	}
 	return out, nil
 }
 
-// exact gives whole numbers a type that keeps all their digits.
-func exact(v any) any {
+// counted is a copy of a value with numbers that a schema's validator counts with.
+func counted(v any) any {
 	switch v := v.(type) {
 	case json.Number:
 		if n, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
@@ -251,13 +251,17 @@ func exact(v any) any {
 		f, _ := v.Float64()
 		return f
 	case map[string]any:
+		m := make(map[string]any, len(v))
 		for key, e := range v {
-			v[key] = exact(e)
+			m[key] = counted(e)
 		}
+		return m
 	case []any:
+		list := make([]any, len(v))
 		for i, e := range v {
-			v[i] = exact(e)
+			list[i] = counted(e)
 		}
+		return list
 	}
 	return v
 }

@@ -9,6 +9,7 @@ package orchestrator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -82,6 +83,13 @@ type call struct {
 func add[In, Out any](srv *mcp.Server, tool *mcp.Tool, do func(ctx context.Context, c call, in In) (Out, error)) {
 	mcp.AddTool(srv, tool, func(ctx context.Context, req *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
 		caller, _ := req.Params.Meta[wire.MetaTineCaller].(string)
+		// The SDK has looked at the arguments, and rounded the numbers in them.
+		if raw := req.Params.Arguments; len(raw) > 0 {
+			in = *new(In)
+			if err := json.Unmarshal(raw, &in); err != nil {
+				return nil, nil, err
+			}
+		}
 		out, err := do(ctx, call{req, caller}, in)
 		if err == nil {
 			return nil, out, nil

@@ -117,7 +117,7 @@ func ask(t *testing.T, cs *mcp.ClientSession, tool string, args any) (string, *m
 func TestAsync(t *testing.T) {
 	f := &fake{}
 	cs := connected(t, f, nil, nil)
-	text, res := ask(t, cs, "start_agent_session", map[string]any{"agent_name": "worker", "parameters": map[string]any{"n": 1}, "mode": "async_poll", "project_dir": "/p"})
+	text, res := ask(t, cs, "start_agent_session", map[string]any{"agent_name": "worker", "parameters": map[string]any{"n": json.Number("12345678901234567890")}, "mode": "async_poll", "project_dir": "/p"})
 	if text != `{"session_id":"ses_1","status":"pending"}` || res.IsError {
 		t.Errorf("answered %s", text)
 	}
@@ -126,7 +126,7 @@ func TestAsync(t *testing.T) {
 		t.Errorf("answered %s", text)
 	}
 	want := []api.NewRun{
-		{Agent: "worker", Parameters: map[string]any{"n": 1.0}, ProjectDir: "/p", Mode: api.ModeAsyncPoll},
+		{Agent: "worker", Parameters: map[string]any{"n": json.Number("12345678901234567890")}, ProjectDir: "/p", Mode: api.ModeAsyncPoll},
 		{Session: "ses_1", Prompt: "go on", Mode: api.ModeAsyncCallback},
 	}
 	got, _ := json.Marshal(f.started)

@@ -12,7 +12,7 @@ import (
 
 // startArgs are the arguments of start_agent_session.
 type startArgs struct {
-	Parameters map[string]any `json:"parameters,omitempty" jsonschema:"What the agent gets; most want {prompt: text}. list_agent_blueprints has the schema of each agent"`
+	Parameters api.Parameters `json:"parameters,omitempty" jsonschema:"What the agent gets; most want {prompt: text}. list_agent_blueprints has the schema of each agent"`
 	Agent      string         `json:"agent_name,omitempty" jsonschema:"Which agent; list_agent_blueprints lists them. May be left out if there is one"`
 	ProjectDir string         `json:"project_dir,omitempty" jsonschema:"The folder to work in; default the caller's"`
 	Mode       string         `json:"mode,omitempty" jsonschema:"sync waits for the result; async_poll returns at once, ask with get_agent_session_status; async_callback returns at once, and your session is resumed with the result. Default sync"`
@@ -21,7 +21,7 @@ type startArgs struct {
 // resumeArgs are the arguments of resume_agent_session.
 type resumeArgs struct {
 	Session    string         `json:"session_id" jsonschema:"The session to go on with"`
-	Parameters map[string]any `json:"parameters,omitempty" jsonschema:"What the agent gets, as at its start"`
+	Parameters api.Parameters `json:"parameters,omitempty" jsonschema:"What the agent gets, as at its start"`
 	Mode       string         `json:"mode,omitempty" jsonschema:"sync, async_poll or async_callback, as at the start. Default sync"`
 }
 
