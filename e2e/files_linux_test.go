@@ -18,7 +18,7 @@ func TestFewFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newGateway(t, "servers:\n"+yamlServer("box", program, []string{"-dir", "/tmp"}))
+	g := newGateway(t, "servers:\n"+yamlServer("box", program, []string{"-dir", t.TempDir()}))
 	g.program = filepath.Join(t.TempDir(), "tine")
 	if err := os.WriteFile(g.program, []byte("#!/bin/sh\nulimit -n 256\nexec "+tineBinary+` "$@"`+"\n"), 0o755); err != nil {
 		t.Fatal(err)

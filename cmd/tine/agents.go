@@ -34,13 +34,13 @@ func executors(of config.Agents) []executor.Executor {
 		p := executor.Program{Command: e.Command, Args: e.Args, Env: e.Env}
 		switch e.Type {
 		case config.ExecutorProcedural:
-			all = append(all, procedural.New(procedural.Options{Name: name, Program: p}))
+			all = append(all, procedural.New(executor.Options{Name: name, Program: p}))
 		case config.ExecutorClaudeCode:
-			all = append(all, claudecode.New(claudecode.Options{Name: name, Program: p}))
+			all = append(all, claudecode.New(executor.Options{Name: name, Program: p}))
 		case config.ExecutorCodex:
-			all = append(all, codex.New(codex.Options{Name: name, Program: p}))
+			all = append(all, codex.New(executor.Options{Name: name, Program: p}))
 		default:
-			all = append(all, command.New(command.Options{Name: name, Program: p}))
+			all = append(all, command.New(executor.Options{Name: name, Program: p}))
 		}
 	}
 	return all

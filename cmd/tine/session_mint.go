@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -72,50 +71,18 @@ func (o *mintOptions) what(cmd *cobra.Command, args []string) (mints, acts bool,
 
 // mintTokens makes a further token for each session.
 func (c *cli) mintTokens(ctx context.Context, refs []string, in api.NewSessionToken) error {
-	g, err := c.connect()
-	if err != nil {
+	mint := func(g *gateway, ctx context.Context, id string) (*api.MintedToken, error) {
+		return g.MintSessionToken(ctx, id, in)
+	}
+	made, err := newTokens(ctx, c, refs, "tokens", mint, func(t api.MintedToken) (string, string) { return t.Session, t.Token })
+	if len(made) == 0 || c.flags.json {
 		return err
 	}
-	ids, err := findSessions(ctx, g, refs)
-	if err != nil {
-		return err
-	}
-	var mu sync.Mutex
-	tokens := map[string]api.MintedToken{}
-	done, err := c.toEach(ctx, ids, "tokens", func(id string) error {
-		t, err := ask(ctx, g, func(ctx context.Context) (*api.MintedToken, error) { return g.MintSessionToken(ctx, id, in) })
-		if err != nil {
-			return mendSession(err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		tokens[id] = *t
-		return nil
-	})
-	switch {
-	case len(ids) > 1 && c.flags.json:
-		all := []api.MintedToken{}
-		for _, id := range done {
-			all = append(all, tokens[id])
-		}
-		return c.printAll("tokens", all, err)
-	case len(done) == 0:
-		return err
-	case len(ids) == 1 && c.flags.json:
-		return c.printJSON(tokens[done[0]])
-	case len(ids) == 1:
-		fmt.Fprintln(c.stdout, tokens[done[0]].Token)
-	default:
-		for _, id := range done {
-			fmt.Fprintf(c.stdout, "%s\t%s\n", id, tokens[id].Token)
-		}
-	}
-	one := tokens[done[0]]
-	until := "the session closes"
+	one, until := made[0], "the session closes"
 	if !one.Expires.IsZero() {
 		until = one.Expires.In(c.now().Location()).Format("2006-01-02 15:04")
 	}
-	if len(ids) == 1 {
+	if len(refs) == 1 {
 		c.say("\nThis is token %s of %s, good until %s. It is not shown again. Revoke it with: tine session token %s --revoke %s", one.ID, one.Session, until, one.Session, one.ID)
 	} else {
 		c.say("\nThese are further tokens, good until %s. They are not shown again.", until)

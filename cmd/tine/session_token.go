@@ -54,48 +54,59 @@ useless at once.
 }
 
 func (c *cli) sessionTokens(ctx context.Context, refs []string) error {
+	replace := func(g *gateway, ctx context.Context, id string) (*api.OpenedSession, error) {
+		return g.NewSessionToken(ctx, id)
+	}
+	done, err := newTokens(ctx, c, refs, "sessions", replace, func(s api.OpenedSession) (string, string) { return s.ID, s.Token })
+	switch {
+	case len(done) == 0 || c.flags.json:
+	case len(refs) == 1:
+		c.say("\nThis is the token of %s from now on, and good for that session alone. It is not shown again. The old one is refused.", done[0].ID)
+	default:
+		c.say("\nThese are the tokens from now on, each good for its session alone. They are not shown again. The old ones are refused.")
+	}
+	return err
+}
+
+// newTokens makes a token for each session and prints them. What was made is returned
+// also where some could not be.
+func newTokens[T any](ctx context.Context, c *cli, refs []string, key string, create func(*gateway, context.Context, string) (*T, error), parts func(T) (session, token string)) (made []T, err error) {
 	g, err := c.connect()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ids, err := findSessions(ctx, g, refs)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var mu sync.Mutex
-	tokens := map[string]api.OpenedSession{}
+	tokens := map[string]T{}
 	done, err := c.toEach(ctx, ids, "tokens", func(id string) error {
-		s, err := ask(ctx, g, func(ctx context.Context) (*api.OpenedSession, error) { return g.NewSessionToken(ctx, id) })
+		t, err := ask(ctx, g, func(ctx context.Context) (*T, error) { return create(g, ctx, id) })
 		if err != nil {
 			return mendSession(err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		tokens[id] = *s
+		tokens[id] = *t
 		return nil
 	})
+	made = []T{} // an empty list in JSON
+	for _, id := range done {
+		made = append(made, tokens[id])
+	}
 	switch {
 	case len(ids) > 1 && c.flags.json:
-		all := []api.OpenedSession{}
-		for _, id := range done {
-			all = append(all, tokens[id])
-		}
-		return c.printAll("sessions", all, err)
-	case len(done) == 0:
-		return err
-	case len(ids) == 1 && c.flags.json:
-		return c.printJSON(tokens[done[0]])
-	case len(ids) == 1:
-		fmt.Fprintln(c.stdout, tokens[done[0]].Token)
-	default:
-		for _, id := range done {
-			fmt.Fprintf(c.stdout, "%s\t%s\n", id, tokens[id].Token)
-		}
+		return made, c.printAll(key, made, err)
+	case len(made) > 0 && c.flags.json:
+		return made, c.printJSON(made[0])
 	}
-	if len(ids) == 1 {
-		c.say("\nThis is the token of %s from now on, and good for that session alone. It is not shown again. The old one is refused.", done[0])
-	} else {
-		c.say("\nThese are the tokens from now on, each good for its session alone. They are not shown again. The old ones are refused.")
+	for _, t := range made {
+		session, token := parts(t)
+		if len(ids) > 1 {
+			token = session + "\t" + token
+		}
+		fmt.Fprintln(c.stdout, token)
 	}
-	return err
+	return made, err
 }

@@ -45,24 +45,13 @@ func tool(t *testing.T, name string) string {
 	if path, err := exec.LookPath(name); err == nil {
 		return path
 	}
-	dir := "../../.cache/tools"
-	for _, env := range []string{"TINE_TEST_TOOLS", "TINE_TOOLS"} {
-		if d := os.Getenv(env); d != "" {
-			dir = d
-		}
-	}
+	dir := testkit.Tools(t)
 	for _, path := range []string{filepath.Join(dir, "prometheus", name), filepath.Join(dir, "prometheus", "usr", "bin", name)} {
 		if path, err := exec.LookPath(path); err == nil {
-			if path, err = filepath.Abs(path); err == nil {
-				return path
-			}
+			return path
 		}
 	}
-	missing := name + " is neither on PATH nor in " + filepath.Join(dir, "prometheus") + "; install Debian's package prometheus or unpack it there"
-	if os.Getenv("CI") == "true" {
-		t.Fatal(missing)
-	}
-	t.Skip(missing)
+	testkit.Missing(t, name+" is neither on PATH nor in "+filepath.Join(dir, "prometheus")+"; install Debian's package prometheus or unpack it there")
 	return ""
 }
 

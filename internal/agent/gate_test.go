@@ -192,7 +192,7 @@ func openGate(dir string, o gateOptions) (*gate, error) {
 		o.prepare(g)
 	}
 	sh := func(name, text string) executor.Executor {
-		return command.New(command.Options{Name: name, Program: executor.Program{Command: "sh", Args: []string{"-c", text}}})
+		return command.New(executor.Options{Name: name, Program: executor.Program{Command: "sh", Args: []string{"-c", text}}})
 	}
 	g.runner, err = runner.New(runner.Options{
 		Queue: g.queue, Worlds: g.worlds, Executors: append(o.executors, sh("exec", script), sh("stay", stays)),

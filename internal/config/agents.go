@@ -200,61 +200,17 @@ func executorProgram(o Object, key string, dst *string) {
 }
 
 // executorsValue is a map of names to executors.
-var executorsValue = Value[[]Executor]{
-	About: About{
-		Type: "map", Default: "none",
-		Schema: Schema{
-			"type": []string{"object", "null"}, "propertyNames": Schema{"pattern": agentName.String()}, "additionalProperties": mapSchema(executorTable.About()),
-		},
-	},
-	Read: readExecutors,
-	Show: func(v []Executor, at Place) *Node {
-		n := MapNode()
-		for i := range v {
-			n.Pairs = append(n.Pairs, Pair{Key: v[i].Name, Value: executorTable.show(&v[i], at.Below(v[i].Name))})
-		}
-		return n
-	},
-	Secrets: func(v []Executor, at Place, l SecretList) {
-		for i := range v {
-			executorTable.secrets(&v[i], at.Below(v[i].Name), l)
+var executorsValue = entries[Executor]{
+	what: "an executor", example: "executors: {mine: {command: ./agent}}", table: executorTable,
+	name: func(e *Executor) *string { return &e.Name }, pattern: agentName, rule: agentNameRule, most: mostExecutors,
+	read: func(o Object, p Pair, to *Executor) {
+		executorTable.Read(o, to)
+		executorTable.Fill(to)
+		if to.Type == ExecutorCommand && o.Get("command") == nil {
+			o.d.fail(p.KeyPos, "%s: command is missing; name the program, or another type: %s", o.Path, OrList(ExecutorTypes[1:]))
 		}
 	},
-	same: func(a, b []Executor) bool {
-		return slices.EqualFunc(a, b, func(x, y Executor) bool { return x.Name == y.Name && executorTable.same(&x, &y) })
-	},
-}
-
-func readExecutors(o Object, key string, to *[]Executor) bool {
-	n, ok := o.Lookup(key)
-	if !ok || n.Shape == ShapeNull {
-		return false
-	}
-	if n.Shape != ShapeMap {
-		o.Wrong(key, n, "want a map of a name to an executor, got %s; write executors: {mine: {command: ./agent}}", n.Shown())
-		return false
-	}
-	o.atMost(key, len(n.Pairs), mostExecutors)
-	for _, p := range n.Pairs {
-		if !AgentName(p.Key) {
-			o.d.fail(p.KeyPos, "%s: executor %q is not a name; %s", join(o.Path, key), Clip(p.Key), agentNameRule)
-			continue
-		}
-		c, ok := o.d.object(p.Value, join(join(o.Path, key), p.Key), o.hidden, executorTable.Names())
-		if !ok {
-			continue
-		}
-		c.rel = join(join(o.rel, key), p.Key)
-		e := Executor{Name: p.Key}
-		executorTable.Read(c, &e)
-		executorTable.Fill(&e)
-		if e.Type == ExecutorCommand && c.Get("command") == nil {
-			o.d.fail(p.KeyPos, "%s: command is missing; name the program, or another type: %s", c.Path, OrList(ExecutorTypes[1:]))
-		}
-		*to = append(*to, e)
-	}
-	return true
-}
+}.value()
 
 // AgentWarnings says what of agents is not there on this machine: folders that the config
 // names, and programs of executors.

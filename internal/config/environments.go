@@ -96,61 +96,19 @@ var rewardTool = func() Value[string] {
 }()
 
 // environmentsValue is a map of names to environments.
-var environmentsValue = Value[[]Environment]{
-	About: About{
-		Type: "map", Default: "none",
-		Schema: Schema{
-			"type": []string{"object", "null"}, "propertyNames": Schema{"pattern": idPattern.String()}, "additionalProperties": mapSchema(environmentTable.About()),
-		},
-	},
-	Read: readEnvironments,
-	Show: func(v []Environment, at Place) *Node {
-		n := MapNode()
-		for i := range v {
-			n.Pairs = append(n.Pairs, Pair{Key: v[i].Name, Value: environmentTable.show(&v[i], at.Below(v[i].Name))})
-		}
-		return n
-	},
-	Secrets: func(v []Environment, at Place, l SecretList) {
-		for i := range v {
-			environmentTable.secrets(&v[i], at.Below(v[i].Name), l)
-		}
-	},
-	same: func(a, b []Environment) bool {
-		return slices.EqualFunc(a, b, func(x, y Environment) bool { return x.Name == y.Name && environmentTable.same(&x, &y) })
-	},
-}
-
-func readEnvironments(o Object, key string, to *[]Environment) bool {
-	n, ok := o.Lookup(key)
-	if !ok || n.Shape == ShapeNull {
-		return false
-	}
-	if n.Shape != ShapeMap {
-		o.Wrong(key, n, "want a map of a name to an environment, got %s; write environments: {game: {servers: [files]}}", n.Shown())
-		return false
-	}
-	for _, p := range n.Pairs {
-		if !idPattern.MatchString(p.Key) {
-			o.d.fail(p.KeyPos, "environment %q is not a name; use 1 to 64 letters, digits, dots, dashes and underscores, a letter or digit first", Clip(p.Key))
-			continue
-		}
-		e, ok := o.d.object(p.Value, join(join(o.Path, key), p.Key), o.hidden, environmentTable.Names())
-		if !ok {
-			continue
-		}
-		e.rel = join(join(o.rel, key), p.Key)
-		env := Environment{Name: p.Key}
+var environmentsValue = entries[Environment]{
+	what: "an environment", example: "environments: {game: {servers: [files]}}", table: environmentTable,
+	name: func(e *Environment) *string { return &e.Name }, pattern: idPattern,
+	rule: "use 1 to 64 letters, digits, dots, dashes and underscores, a letter or digit first",
+	read: func(o Object, _ Pair, to *Environment) {
 		before := len(o.d.members)
-		environmentTable.Begin(&env)
-		environmentTable.Read(e, &env)
-		if env.Template != "" { // a snapshot may have servers that the config no longer has
+		environmentTable.Begin(to)
+		environmentTable.Read(o, to)
+		if to.Template != "" { // a snapshot may have servers that the config no longer has
 			o.d.members = o.d.members[:before]
 		}
-		*to = append(*to, env)
-	}
-	return true
-}
+	},
+}.value()
 
 // checkMembers looks for the servers that environments name.
 func (d *decoder) checkMembers(c *Config) {

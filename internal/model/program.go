@@ -91,7 +91,7 @@ func (p *program) send(ctx context.Context, a *attempt) (Reply, error) {
 		return Reply{}, p.failed(api.KindInfrastructure, "no system prompt for the program claude: %v", err)
 	}
 	cmd := exec.Command(path, p.arguments(a, system)...)
-	cmd.Dir, cmd.Env = dir, p.environment(a)
+	cmd.Dir, cmd.Env = dir, append(p.environment(a), "CLAUDE_CODE_TMPDIR="+dir)
 	cmd.Stdin = strings.NewReader(promptText(a.Request))
 	return p.run(ctx, cmd, a)
 }

@@ -3,11 +3,9 @@
 package model_test
 
 import (
-	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -17,28 +15,10 @@ import (
 	"github.com/tine-mcp/tine/internal/testkit"
 )
 
-// realProgram is Claude Code itself, from the tools of the end-to-end tests.
-func realProgram(t *testing.T) string {
-	t.Helper()
-	arch := cmp.Or(map[string]string{"amd64": "x64"}[runtime.GOARCH], runtime.GOARCH)
-	tools := cmp.Or(os.Getenv("TINE_TEST_TOOLS"), "../../.cache/tools")
-	path, err := filepath.Abs(filepath.Join(tools, "node_modules/@anthropic-ai/claude-code-"+runtime.GOOS+"-"+arch, "claude"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v; run: make setup", err)
-	}
-	return path
-}
-
 // The real program answers with what the scripted endpoint says to it, sees no tools
 // but the form, reads no files, and repeats nothing by itself.
 func TestRealProgram(t *testing.T) {
-	path := realProgram(t)
+	path := testkit.ClaudeCode(t)
 	form := modeltest.Call{ID: "toolu_1", Name: "StructuredOutput", Arguments: `{"text":"Adding.","calls":[{"name":"add","arguments":{"n":1}}]}`}
 	s := modeltest.New(t,
 		modeltest.Reply{Text: "Hello, world", Usage: modeltest.Usage{Input: 11, Output: 7, CacheRead: 5, CacheWrite: 3}},

@@ -201,28 +201,3 @@ func (t Tree) fixed() (m map[string]any, ok bool) {
 	m, _ = t.literal().(map[string]any)
 	return m, true
 }
-
-// literal is the value of a tree without placeholders.
-func (t Tree) literal() any {
-	switch t.kind {
-	case treeText:
-		var s string
-		for _, p := range t.text.parts {
-			s += p.text
-		}
-		return s
-	case treeList:
-		list := make([]any, len(t.list))
-		for i, item := range t.list {
-			list[i] = item.literal()
-		}
-		return list
-	case treeMap:
-		m := make(map[string]any, len(t.fields))
-		for key, v := range t.fields {
-			m[key] = v.literal()
-		}
-		return m
-	}
-	return t.value
-}

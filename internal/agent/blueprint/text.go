@@ -84,6 +84,15 @@ func (t Text) Source() string {
 	return b.String()
 }
 
+// literal is a text without placeholders.
+func (t Text) literal() string {
+	var b strings.Builder
+	for _, p := range t.parts {
+		b.WriteString(p.text)
+	}
+	return b.String()
+}
+
 // placeholders are those that are filled in before a server starts.
 func (t Text) placeholders() []part {
 	return slices.DeleteFunc(slices.Clone(t.parts), func(p part) bool { return p.prefix == "" })

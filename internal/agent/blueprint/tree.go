@@ -93,20 +93,26 @@ func (t Tree) with(key string, v Tree) Tree {
 }
 
 // Source is the value as a blueprint has it.
-func (t Tree) Source() any {
+func (t Tree) Source() any { return t.plain(Text.Source) }
+
+// literal is the value of a tree without placeholders.
+func (t Tree) literal() any { return t.plain(Text.literal) }
+
+// plain is the value of a tree whose texts are what say makes of them.
+func (t Tree) plain(say func(Text) string) any {
 	switch t.kind {
 	case treeText:
-		return t.text.Source()
+		return say(*t.text)
 	case treeList:
 		list := make([]any, len(t.list))
 		for i, item := range t.list {
-			list[i] = item.Source()
+			list[i] = item.plain(say)
 		}
 		return list
 	case treeMap:
 		m := make(map[string]any, len(t.fields))
 		for key, v := range t.fields {
-			m[key] = v.Source()
+			m[key] = v.plain(say)
 		}
 		return m
 	}

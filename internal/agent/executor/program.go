@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,18 @@ type Program struct {
 	Command string
 	Args    []string
 	Env     map[string]string
+}
+
+// Options are what executors are made with.
+type Options struct {
+	Name    string  // in blueprints; default that of the kind
+	Program Program // default that of the kind, if it has one
+}
+
+// Or fills in what is not given.
+func (o Options) Or(name, command string) Options {
+	o.Name, o.Program.Command = cmp.Or(o.Name, name), cmp.Or(o.Program.Command, command)
+	return o
 }
 
 // With fills in what executor_config has of the program.

@@ -18,7 +18,7 @@ func TestPersistentCommand(t *testing.T) {
 *'"type":"turn"'*) echo '{"type":"text","text":"working"}'; echo '{"type":"turn_complete","result":"second"}' ;;
 esac; done`
 	h := newHost(t, t.TempDir())
-	x := command.New(command.Options{Program: executor.Program{Command: "sh", Args: []string{"-c", text}}})
+	x := command.New(executor.Options{Program: executor.Program{Command: "sh", Args: []string{"-c", text}}})
 	job := executor.Job{Run: "run_1", Session: "ses_1", Dir: t.TempDir(), Parameters: map[string]any{"prompt": "one"}, Config: map[string]any{"persistent": true}}
 	plan, err := x.Plan(job)
 	if err != nil {

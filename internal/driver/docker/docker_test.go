@@ -25,7 +25,7 @@ import (
 // gatewayVar is the gateway's id in the process that plays one which dies.
 const gatewayVar = "TINE_TEST_DOCKER_GATEWAY"
 
-// builder builds the suite's server once for all.
+// builder is the suite for what no engine is needed for.
 var builder = &drivertest.Suite{
 	Options: &Config{},
 	New:     func(int) driver.Driver { return New(Options{Gateway: os.Getenv(gatewayVar)}) },

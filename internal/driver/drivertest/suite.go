@@ -81,10 +81,6 @@ type Suite struct {
 	Env []string
 	// Options for goleak, where a library of the driver needs one.
 	Leaks []goleak.Option
-
-	build   sync.Once
-	program string
-	built   error
 }
 
 // times is how often something is done, and less often where that takes long.
@@ -105,12 +101,17 @@ func (s *Suite) Main(m *testing.M) {
 		s.own(order)
 	}
 	leaks := append(s.Leaks, goleak.Cleanup(func(code int) {
-		if s.program != "" && os.Getenv(programVar) == "" {
-			os.RemoveAll(filepath.Dir(s.program))
-		}
+		os.RemoveAll(server.dir)
 		os.Exit(code)
 	}))
 	goleak.VerifyTestMain(m, leaks...)
+}
+
+// server is what the suites of a test program start. It is built once for all.
+var server struct {
+	sync.Once
+	dir, path string
+	err       error
 }
 
 // Program returns the path of the suite's server.
@@ -119,29 +120,30 @@ func (s *Suite) Program(t testing.TB) string {
 	if s.Foreign {
 		return ""
 	}
-	s.build.Do(func() {
-		if s.program = os.Getenv(programVar); s.program != "" {
-			return
-		}
-		dir, err := os.MkdirTemp("", "tine-drivertest")
-		if err != nil {
-			s.built = err
-			return
-		}
-		s.program = filepath.Join(dir, "server")
-		if runtime.GOOS == "windows" {
-			s.program += ".exe"
-		}
-		cmd := exec.Command("go", "build", "-o", s.program, "github.com/tine-mcp/tine/internal/driver/drivertest/testdata/server")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			s.built = fmt.Errorf("%w: %s", err, bytes.TrimSpace(out))
-		}
-	})
-	if s.built != nil {
-		t.Fatalf("build the suite's server: %v", s.built)
+	server.Do(func() { server.path, server.err = build() })
+	if server.err != nil {
+		t.Fatalf("build the suite's server: %v", server.err)
 	}
-	return s.program
+	return server.path
+}
+
+func build() (path string, err error) {
+	if path = os.Getenv(programVar); path != "" {
+		return path, nil
+	}
+	if server.dir, err = os.MkdirTemp("", "tine-drivertest"); err != nil {
+		return "", err
+	}
+	path = filepath.Join(server.dir, "server")
+	if runtime.GOOS == "windows" {
+		path += ".exe"
+	}
+	cmd := exec.Command("go", "build", "-o", path, "github.com/tine-mcp/tine/internal/driver/drivertest/testdata/server")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, bytes.TrimSpace(out))
+	}
+	return path, nil
 }
 
 // Run runs the suite.

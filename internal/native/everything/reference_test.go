@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tine-mcp/tine/internal/native/nativetest"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func unzip(t *testing.T, b []byte) string {
@@ -79,8 +80,8 @@ func contents(t *testing.T, r *mcp.ResourceContents) any {
 // tasks, which the SDK has not.
 func TestSameAsReference(t *testing.T) {
 	rc := newCaller(accepted())
-	ref := nativetest.ConnectReference(t, nativetest.NPM(t, "mcp-server-everything"), rc.options())
-	bareRef := nativetest.ConnectReference(t, nativetest.NPM(t, "mcp-server-everything"), &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
+	ref := nativetest.ConnectReference(t, testkit.NPM(t, "mcp-server-everything"), rc.options())
+	bareRef := nativetest.ConnectReference(t, testkit.NPM(t, "mcp-server-everything"), &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
 	for _, era := range nativetest.Eras() {
 		t.Run(era, func(t *testing.T) {
 			s := build(t, nil)
@@ -201,7 +202,7 @@ func sameQuestions(t *testing.T, cs, ref *mcp.ClientSession, c, rc *caller) {
 	// Of the error path the code and the form of its data count.
 	bare := newCaller(mcp.ElicitResult{}).options()
 	bare.ElicitationHandler = nil
-	refBare := nativetest.ConnectReference(t, nativetest.NPM(t, "mcp-server-everything"), bare)
+	refBare := nativetest.ConnectReference(t, testkit.NPM(t, "mcp-server-everything"), bare)
 	_, err := refBare.CallTool(t.Context(), &mcp.CallToolParams{Name: "trigger-url-elicitation", Arguments: map[string]any{"url": "https://example.com/x", "errorPath": true}})
 	var we *jsonrpc.Error
 	if !errors.As(err, &we) || we.Code != mcp.CodeURLElicitationRequired || !strings.Contains(string(we.Data), `"elicitations"`) {

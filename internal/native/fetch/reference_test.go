@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tine-mcp/tine/internal/native/nativetest"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // TestSameAsReference makes the same calls to mcp-server-fetch. What the two
@@ -34,12 +35,12 @@ func TestSameAsReference(t *testing.T) {
 	})
 	kept := newSite(t, map[string]http.HandlerFunc{"/robots.txt": status(403), "/": page("text/plain", "x")})
 
-	ref := nativetest.ConnectReference(t, nativetest.PyPI(t, "mcp-server-fetch", "--allow-private-ips", "--user-agent", "shared/1"), nil)
-	strict := nativetest.ConnectReference(t, nativetest.PyPI(t, "mcp-server-fetch"), nil)
+	ref := nativetest.ConnectReference(t, testkit.PyPI(t, "mcp-server-fetch", "--allow-private-ips", "--user-agent", "shared/1"), nil)
+	strict := nativetest.ConnectReference(t, testkit.PyPI(t, "mcp-server-fetch"), nil)
 	// Without its own copy of Readability.js the reference server falls back to
 	// a conversion that keeps the whole page, which is not what is compared.
 	if strings.Contains(nativetest.Text(nativetest.Call(t, ref, "fetch", map[string]any{"url": s.URL + "/page"})), "Nav one") {
-		nativetest.Missing(t, "mcp-server-fetch has no Readability.js; run npm install in readabilipy/javascript of its venv")
+		testkit.Missing(t, "mcp-server-fetch has no Readability.js; run npm install in readabilipy/javascript of its venv")
 	}
 	// The reference server starts Node for every page: each answer is asked for
 	// once and serves both eras.

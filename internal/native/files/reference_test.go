@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tine-mcp/tine/internal/native/nativetest"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/torture"
 )
 
@@ -308,7 +309,7 @@ func TestSameAsReference(t *testing.T) {
 			t.Run(ground+"/"+era, func(t *testing.T) {
 				dir := realTemp(t)
 				sample(t)(dir)
-				cmd := nativetest.NPM(t, "mcp-server-filesystem", dir)
+				cmd := testkit.NPM(t, "mcp-server-filesystem", dir)
 				cmd.Env = append(os.Environ(), "TZ=UTC", "LC_ALL=C.UTF-8")
 				ref := nativetest.ConnectReference(t, cmd, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
 				f := open(t, sample(t))

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/native/nativetest"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func write(t testing.TB, content string) string {
@@ -23,7 +24,7 @@ func write(t testing.TB, content string) string {
 // TestImportReference reads what the npm server has written.
 func TestImportReference(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "memory.jsonl")
-	cmd := nativetest.NPM(t, "mcp-server-memory")
+	cmd := testkit.NPM(t, "mcp-server-memory")
 	cmd.Env = append(cmd.Environ(), "MEMORY_FILE_PATH="+path)
 	ref := nativetest.ConnectReference(t, cmd, nil)
 	for _, c := range script()[:11] {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/layer"
 	"github.com/tine-mcp/tine/internal/native/nativetest"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -159,7 +160,7 @@ func wrong() []call {
 func TestSameAsReference(t *testing.T) {
 	for _, era := range nativetest.Eras() {
 		t.Run(era, func(t *testing.T) {
-			cmd := nativetest.NPM(t, "mcp-server-memory")
+			cmd := testkit.NPM(t, "mcp-server-memory")
 			cmd.Env = append(cmd.Environ(), "MEMORY_FILE_PATH="+filepath.Join(t.TempDir(), "memory.jsonl"))
 			ref := nativetest.ConnectReference(t, cmd, nil)
 			store, dir := state(t)

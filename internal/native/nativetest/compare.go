@@ -1,3 +1,5 @@
+// Package nativetest holds a native server against the reference server it stands in for:
+// it connects the official client to both, and compares what they list and answer.
 package nativetest
 
 import (

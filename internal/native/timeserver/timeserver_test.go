@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tine-mcp/tine/internal/native/nativetest"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -172,7 +173,7 @@ func TestSystemZone(t *testing.T) {
 
 // TestSameAsReference makes the same calls to mcp-server-time.
 func TestSameAsReference(t *testing.T) {
-	ref := nativetest.ConnectReference(t, nativetest.PyPI(t, "mcp-server-time", "--local-timezone", "Europe/Paris"), nil)
+	ref := nativetest.ConnectReference(t, testkit.PyPI(t, "mcp-server-time", "--local-timezone", "Europe/Paris"), nil)
 	s, err := New(map[string]any{"local_timezone": "Europe/Paris"})
 	if err != nil {
 		t.Fatal(err)

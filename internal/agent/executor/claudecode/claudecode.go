@@ -35,26 +35,14 @@ import (
 	"github.com/tine-mcp/tine/internal/agent/executor"
 )
 
-// Options of New.
-type Options struct {
-	Name    string           // default claude-code
-	Program executor.Program // default claude
-}
-
 // Executor runs Claude Code. Make it with New.
-type Executor struct{ opts Options }
+type Executor struct{ opts executor.Options }
 
 var _ executor.Executor = (*Executor)(nil)
 
 // New returns an executor.
-func New(opts Options) *Executor {
-	if opts.Name == "" {
-		opts.Name = "claude-code"
-	}
-	if opts.Program.Command == "" {
-		opts.Program.Command = "claude"
-	}
-	return &Executor{opts: opts}
+func New(opts executor.Options) *Executor {
+	return &Executor{opts: opts.Or("claude-code", "claude")}
 }
 
 // Name implements executor.Executor.
@@ -250,6 +238,7 @@ func (x *Executor) environment(job executor.Job) map[string]string {
 		"CLAUDE_CODE_DISABLE_ATTACHMENTS": "1", "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1",
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1", "DISABLE_AUTOUPDATER": "1",
 		"MCP_TOOL_TIMEOUT": toolTimeout, "MCP_TIMEOUT": "60000",
+		"CLAUDE_CODE_TMPDIR": job.Folder, // what it leaves there goes with the run
 	}
 	maps.Copy(env, x.opts.Program.Environment(job))
 	if env[configDir] == "" && slices.ContainsFunc(logins, func(name string) bool { return env[name] != "" }) {

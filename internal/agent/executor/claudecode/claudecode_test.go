@@ -16,12 +16,7 @@ import (
 )
 
 func standIn(t *testing.T, c executortest.Case) *Executor {
-	t.Helper()
-	path, err := filepath.Abs("testdata/claude.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return New(Options{Program: executor.Program{Command: "sh", Args: []string{path, string(c)}}})
+	return New(executor.Options{Program: executortest.Script(t, "testdata/claude.sh", c)})
 }
 
 func TestSuite(t *testing.T) {
@@ -57,7 +52,7 @@ func TestEvents(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	x := New(Options{})
+	x := New(executor.Options{})
 	for _, tt := range []struct {
 		key   string
 		value any
@@ -78,7 +73,7 @@ func TestPlan(t *testing.T) {
 	job := executortest.Job(t)
 	job.Agent.Servers["my server.x"] = executor.Server{Type: "http", URL: "http://x"}
 	job.Config = map[string]any{"tools": []any{"Read", "Bash(git *)"}}
-	x := New(Options{})
+	x := New(executor.Options{})
 	plan := func() executor.Plan {
 		t.Helper()
 		p, err := x.Plan(job)

@@ -3,14 +3,12 @@
 package claudecode
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -24,24 +22,6 @@ import (
 	"github.com/tine-mcp/tine/internal/model/modeltest"
 	"github.com/tine-mcp/tine/internal/testkit"
 )
-
-// realProgram is Claude Code itself, from the tools of the end-to-end tests.
-func realProgram(t *testing.T) string {
-	t.Helper()
-	arch := cmp.Or(map[string]string{"amd64": "x64"}[runtime.GOARCH], runtime.GOARCH)
-	tools := cmp.Or(os.Getenv("TINE_TEST_TOOLS"), "../../../../.cache/tools")
-	path, err := filepath.Abs(filepath.Join(tools, "node_modules/@anthropic-ai/claude-code-"+runtime.GOOS+"-"+arch, "claude"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v; run: make setup", err)
-	}
-	return path
-}
 
 // calculator is an MCP server that adds, for callers with the token.
 func calculator(t *testing.T) (url string, calls *atomic.Int64) {
@@ -81,7 +61,7 @@ func put(t *testing.T, text string, path ...string) {
 // prompt. It is offered nothing else, and nothing of the user's or the project's reaches
 // the model.
 func TestRealProgram(t *testing.T) {
-	path := realProgram(t)
+	path := testkit.ClaudeCode(t)
 	url, calls := calculator(t)
 	model := modeltest.New(t,
 		modeltest.Reply{Text: "Adding.", Calls: []modeltest.Call{{ID: "toolu_1", Name: "mcp__calc__add", Arguments: `{"A":1,"B":2}`}}, Usage: modeltest.Usage{Input: 11, Output: 7}},
@@ -103,7 +83,7 @@ func TestRealProgram(t *testing.T) {
 	job.ProjectDir = project
 	job.Agent.Servers = map[string]executor.Server{"calc": {Type: "http", URL: url, Headers: map[string]string{"Authorization": "Bearer " + executortest.Token}}}
 	job.Env = map[string]string{"ANTHROPIC_BASE_URL": model.URL, "ANTHROPIC_API_KEY": "sk-test"}
-	x := New(Options{Program: executor.Program{Command: path}})
+	x := New(executor.Options{Program: executor.Program{Command: path}})
 	run := func() (events []executor.Event, result api.RunResult) {
 		t.Helper()
 		plan, err := x.Plan(job)
@@ -181,7 +161,7 @@ func systemOf(t *testing.T, r modeltest.Request) string {
 // The real program fills in the form of a result, and runs those of its own tools that
 // it is given, also for root.
 func TestRealResultAndTools(t *testing.T) {
-	path := realProgram(t)
+	path := testkit.ClaudeCode(t)
 	t.Setenv("HOME", t.TempDir())
 	model := modeltest.New(t,
 		modeltest.Reply{Calls: []modeltest.Call{{ID: "toolu_1", Name: "Bash", Arguments: `{"command":"echo $((6*7)) >made"}`}}},
@@ -191,7 +171,7 @@ func TestRealResultAndTools(t *testing.T) {
 	job.Agent.Servers, job.Agent.Result = nil, json.RawMessage(executortest.Schema)
 	job.Config = map[string]any{"tools": []any{"Bash"}, "max_turns": 5}
 	job.Env = map[string]string{"ANTHROPIC_BASE_URL": model.URL, "ANTHROPIC_API_KEY": "sk-test"}
-	x := New(Options{Program: executor.Program{Command: path}})
+	x := New(executor.Options{Program: executor.Program{Command: path}})
 	plan, err := x.Plan(job)
 	if err != nil {
 		t.Fatal(err)
@@ -211,13 +191,13 @@ func TestRealResultAndTools(t *testing.T) {
 // A request that the model refuses fails the run, and the conversation goes on with the
 // next. One that is not there fails the run.
 func TestRealFailures(t *testing.T) {
-	path := realProgram(t)
+	path := testkit.ClaudeCode(t)
 	t.Setenv("HOME", t.TempDir())
 	model := modeltest.New(t, modeltest.Reply{Status: 401, Type: "authentication_error", Message: "no such thing"}, modeltest.Reply{Text: "Better."})
 	job := executortest.Job(t)
 	job.Agent.Servers = nil
 	job.Env = map[string]string{"ANTHROPIC_BASE_URL": model.URL, "ANTHROPIC_API_KEY": "sk-test", "CLAUDE_CODE_MAX_RETRIES": "0"}
-	x := New(Options{Program: executor.Program{Command: path}})
+	x := New(executor.Options{Program: executor.Program{Command: path}})
 	run := func() (conversation string, result api.RunResult, err error) {
 		t.Helper()
 		plan, err := x.Plan(job)

@@ -35,26 +35,14 @@ import (
 	"github.com/tine-mcp/tine/internal/agent/executor"
 )
 
-// Options of New.
-type Options struct {
-	Name    string           // default codex
-	Program executor.Program // default codex
-}
-
 // Executor runs Codex. Make it with New.
-type Executor struct{ opts Options }
+type Executor struct{ opts executor.Options }
 
 var _ executor.Executor = (*Executor)(nil)
 
 // New returns an executor.
-func New(opts Options) *Executor {
-	if opts.Name == "" {
-		opts.Name = "codex"
-	}
-	if opts.Program.Command == "" {
-		opts.Program.Command = "codex"
-	}
-	return &Executor{opts: opts}
+func New(opts executor.Options) *Executor {
+	return &Executor{opts: opts.Or("codex", "codex")}
 }
 
 // Name implements executor.Executor.

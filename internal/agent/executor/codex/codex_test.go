@@ -15,12 +15,7 @@ import (
 )
 
 func standIn(t *testing.T, c executortest.Case) *Executor {
-	t.Helper()
-	path, err := filepath.Abs("testdata/codex.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return New(Options{Program: executor.Program{Command: "sh", Args: []string{path, string(c)}}})
+	return New(executor.Options{Program: executortest.Script(t, "testdata/codex.sh", c)})
 }
 
 func TestSuite(t *testing.T) {
@@ -62,7 +57,7 @@ func TestEvents(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	x := New(Options{Program: executor.Program{Args: []string{"-c", "model_provider=\"mine\""}, Env: map[string]string{"CODEX_API_KEY": "k"}}})
+	x := New(executor.Options{Program: executor.Program{Args: []string{"-c", "model_provider=\"mine\""}, Env: map[string]string{"CODEX_API_KEY": "k"}}})
 	job := executortest.Job(t)
 	job.Config = map[string]any{"model": `a"b`, "shell": "workspace-write"}
 	job.ExecutorSession = "conversation"

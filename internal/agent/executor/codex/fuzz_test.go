@@ -16,7 +16,7 @@ func FuzzReader(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
-		r := New(Options{}).Read(executor.Job{Agent: executor.Agent{Result: json.RawMessage("{}")}})
+		r := New(executor.Options{}).Read(executor.Job{Agent: executor.Agent{Result: json.RawMessage("{}")}})
 		for _, e := range append(r.Line(line), r.Line(line)...) {
 			if !json.Valid(e.Data) || e.Type == "" {
 				t.Errorf("an event of type %q with the data %q", e.Type, e.Data)

@@ -113,7 +113,7 @@ func TestRealProgram(t *testing.T) {
 	job.Agent.Servers = map[string]executor.Server{"calc": {Type: "http", URL: calc.URL, Headers: map[string]string{"Authorization": "Bearer " + executortest.Token}}}
 	job.Config = map[string]any{"model": "gpt-5"}
 	job.Env = map[string]string{"CODEX_API_KEY": "sk-test"}
-	x := New(Options{Program: executor.Program{Command: path, Args: []string{
+	x := New(executor.Options{Program: executor.Program{Command: path, Args: []string{
 		"-c", `model_provider="scripted"`,
 		"-c", `model_providers.scripted={name="scripted",base_url="` + model.URL + `/v1",wire_api="responses",env_key="CODEX_API_KEY"}`,
 	}}})

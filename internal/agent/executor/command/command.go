@@ -33,23 +33,14 @@ import (
 	"github.com/tine-mcp/tine/internal/agent/executor"
 )
 
-// Options of New.
-type Options struct {
-	Name    string           // default command
-	Program executor.Program // without a command it is the blueprint's
-}
-
 // Executor runs programs. Make it with New.
-type Executor struct{ opts Options }
+type Executor struct{ opts executor.Options }
 
 var _ executor.Executor = (*Executor)(nil)
 
 // New returns an executor.
-func New(opts Options) *Executor {
-	if opts.Name == "" {
-		opts.Name = "command"
-	}
-	return &Executor{opts: opts}
+func New(opts executor.Options) *Executor {
+	return &Executor{opts: opts.Or("command", "")}
 }
 
 // Name implements executor.Executor.

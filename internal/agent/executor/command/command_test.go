@@ -26,13 +26,13 @@ func program(t *testing.T, c executortest.Case) executor.Program {
 
 func TestSuite(t *testing.T) {
 	executortest.Suite{Make: func(t *testing.T, c executortest.Case, job *executor.Job) executor.Executor {
-		return New(Options{Program: program(t, c)})
+		return New(executor.Options{Program: program(t, c)})
 	}}.Run(t)
 }
 
 func TestEvents(t *testing.T) {
 	job := executortest.Job(t)
-	x := New(Options{Program: program(t, executortest.Answers)})
+	x := New(executor.Options{Program: program(t, executortest.Answers)})
 	plan, err := x.Plan(job)
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestDocuments(t *testing.T) {
 		if err := json.Unmarshal([]byte(config), &c); err != nil {
 			t.Fatal(err)
 		}
-		testkit.Has(t, "the error of "+config, fmt.Sprint(New(Options{}).Check(c)), want)
+		testkit.Has(t, "the error of "+config, fmt.Sprint(New(executor.Options{}).Check(c)), want)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestResults(t *testing.T) {
 		{printed: strings.Repeat("x", maxPlain), err: "printed more than"},
 		{},
 	} {
-		r := New(Options{}).Read(executor.Job{})
+		r := New(executor.Options{}).Read(executor.Job{})
 		for line := range strings.Lines(tt.printed) {
 			r.Line([]byte(strings.TrimSuffix(line, "\n")))
 		}
@@ -128,7 +128,7 @@ func TestResults(t *testing.T) {
 
 func TestTurner(t *testing.T) {
 	read := func(lines ...string) (executor.Turner, string) {
-		r := New(Options{}).Read(executor.Job{Config: map[string]any{"persistent": true}}).(executor.Turner)
+		r := New(executor.Options{}).Read(executor.Job{Config: map[string]any{"persistent": true}}).(executor.Turner)
 		for _, l := range lines {
 			r.Line([]byte(l))
 		}
@@ -160,7 +160,7 @@ func FuzzReader(f *testing.F) {
 	f.Add([]byte(`{"type":"tool","arguments":{}}`))
 	f.Add([]byte("plain"))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		r := New(Options{}).Read(executor.Job{Agent: executor.Agent{Result: json.RawMessage(executortest.Schema)}})
+		r := New(executor.Options{}).Read(executor.Job{Agent: executor.Agent{Result: json.RawMessage(executortest.Schema)}})
 		for _, e := range r.Line(line) {
 			if !json.Valid(e.Data) {
 				t.Errorf("data %q", e.Data)

@@ -72,6 +72,16 @@ func Job(t testing.TB) executor.Job {
 	return job
 }
 
+// Script is a shell script that stands in for a program in a case.
+func Script(t testing.TB, path string, c Case) executor.Program {
+	t.Helper()
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return executor.Program{Command: "sh", Args: []string{path, string(c)}}
+}
+
 // Output is what a program has done.
 type Output struct {
 	Lines [][]byte

@@ -26,7 +26,7 @@ func program(t *testing.T) string {
 
 func TestSuite(t *testing.T) {
 	executortest.Suite{Make: func(t *testing.T, c executortest.Case, job *executor.Job) executor.Executor {
-		return New(Options{Program: executor.Program{Command: "sh", Args: []string{program(t), string(c)}}})
+		return New(executor.Options{Program: executor.Program{Command: "sh", Args: []string{program(t), string(c)}}})
 	}}.Run(t)
 }
 
@@ -51,7 +51,7 @@ func TestFlags(t *testing.T) {
 		if err := dec.Decode(&job.Parameters); err != nil {
 			t.Fatal(err)
 		}
-		plan, err := New(Options{Program: executor.Program{Command: "x", Args: []string{"first"}}}).Plan(job)
+		plan, err := New(executor.Options{Program: executor.Program{Command: "x", Args: []string{"first"}}}).Plan(job)
 		if err != nil || !slices.Equal(plan.Args, append([]string{"first"}, tt.want...)) {
 			t.Errorf("%s: %q, %v, want %q", tt.json, plan.Args, err, tt.want)
 		}
@@ -67,14 +67,14 @@ func TestFlags(t *testing.T) {
 		if err := json.Unmarshal([]byte(params), &job.Parameters); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := New(Options{Program: executor.Program{Command: "x"}}).Plan(job); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := New(executor.Options{Program: executor.Program{Command: "x"}}).Plan(job); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", params, err, want)
 		}
 	}
 }
 
 func TestConfig(t *testing.T) {
-	free, fixed := New(Options{}), New(Options{Name: "report", Program: executor.Program{Command: "x"}})
+	free, fixed := New(executor.Options{}), New(executor.Options{Name: "report", Program: executor.Program{Command: "x"}})
 	for _, tt := range []struct {
 		x      *Executor
 		config map[string]any
@@ -110,7 +110,7 @@ func TestResults(t *testing.T) {
 		{executor.Exit{Status: 3, Stdout: []byte("half"), Stderr: []byte("why")}, `{"return_code":3,"stdout":"half","stderr":"why"}`, "exited with status 3: why"},
 		{executor.Exit{Status: 3, Stdout: []byte(`{"a":1}`)}, `{"a":1}`, "exited with status 3"},
 	} {
-		r, err := New(Options{}).Read(executor.Job{}).End(tt.exit)
+		r, err := New(executor.Options{}).Read(executor.Job{}).End(tt.exit)
 		if string(r.Data) != tt.data || (err != nil) != (tt.want != "") {
 			t.Errorf("%+v: %s, %v, want %s", tt.exit, r.Data, err, tt.data)
 		}
