@@ -111,6 +111,10 @@ func TestResults(t *testing.T) {
 		{printed: `{"type":"result","result":"one"}`, exit: executor.Exit{Status: 1}, err: "exited with status 1"},
 		{printed: "x", exit: executor.Exit{Long: 1}, err: "lines that are too long"},
 		{printed: `{"type":"result","result":"one"}`, exit: executor.Exit{Long: 1}, text: "one"},
+		{printed: `{"type":"result","result":{"result_te`, err: "cut off"},
+		{printed: `{"type":"result","result":"x","error":5}`, err: "can't be read"},
+		{printed: `{"type":"text","te` + "\n" + `{"type":"result","result":"one"}`, text: "one"},
+		{printed: "{\"type\": \"object\",\n\"n\": 1}", data: "{\"type\": \"object\",\n\"n\": 1}"},
 		{printed: strings.Repeat("x", maxPlain), err: "printed more than"},
 		{},
 	} {

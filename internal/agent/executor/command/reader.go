@@ -3,6 +3,8 @@ package command
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/tine-mcp/tine/api"
@@ -19,6 +21,8 @@ type reader struct {
 	fault  string         // likewise
 	plain  bytes.Buffer
 	cut    bool // plain is not all
+	torn   bool // a line of the contract is no JSON, such as one that was cut off
+	wrong  bool // one is other JSON than it says
 }
 
 // printed is a line of the contract.
@@ -37,6 +41,12 @@ type printed struct {
 	api.RunUsage
 }
 
+// types are those of the lines of the contract.
+var types = []string{"bind", "text", "tool", "usage", "error", "result", "turn_complete"}
+
+// typed is how a line of the contract begins.
+var typed = regexp.MustCompile(`^\{\s*"type"\s*:`)
+
 // Line implements executor.Reader.
 func (r *reader) Line(line []byte) []executor.Event {
 	events, _ := r.line(line)
@@ -48,6 +58,11 @@ func (r *reader) line(line []byte) (events []executor.Event, complete bool) {
 	text := bytes.TrimSpace(line)
 	var p printed
 	if len(text) == 0 || text[0] != '{' || json.Unmarshal(text, &p) != nil {
+		if typed.Match(text) {
+			whole := json.Valid(text)
+			r.torn = r.torn || !whole
+			r.wrong = r.wrong || whole && slices.Contains(types, p.Type)
+		}
 		r.keep(line)
 		return nil, false
 	}
@@ -116,6 +131,8 @@ func (r *reader) conclude() (api.RunResult, error) {
 		return api.RunResult{}, executor.Fault("%s", r.fault)
 	case r.result != nil:
 		return executor.Fit(r.schema, *r.result)
+	case r.wrong, r.torn && !json.Valid(r.plain.Bytes()): // the lines together may be the result
+		return api.RunResult{}, executor.Fault("the executor printed no result, but a line with a type that can't be read: it was cut off, or has other JSON than the contract says")
 	case r.cut:
 		return api.RunResult{}, executor.Fault("the executor printed more than %d bytes, which can't be its result; have it print a line with the type result", maxPlain)
 	}
