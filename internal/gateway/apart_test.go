@@ -41,6 +41,13 @@ func TestControlsApart(t *testing.T) {
 		t.Errorf("asked for by name: %+v", listed)
 	}
 	want[api.CallResponse](t, w, "POST", "/v1/call", `{"tool":"rollout__list_sessions"}`, asAda...)
+	// A call in a world, whose tool may be a policy's invention, does not.
+	for _, caller := range [][]string{asAda, {"Authorization", "Bearer " + s.Token}} {
+		e := w.refused(t, http.StatusBadRequest, "POST", "/v1/call", `{"tool":"rollout__list_sessions","session":"`+s.ID+`"}`, caller...)
+		if e.Kind != api.KindInvalid || !strings.Contains(e.Message, "Unknown tool") {
+			t.Errorf("in a world: %+v", e)
+		}
+	}
 	if got := want[api.Session](t, w, "GET", "/v1/sessions/"+s.ID, "", asAda...); len(got.Members) != 1 {
 		t.Errorf("its members are %+v", got.Members)
 	}

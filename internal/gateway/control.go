@@ -149,7 +149,8 @@ func (g *Gateway) makeCall(ctx context.Context, who identity.Principal, from *ht
 		defer g.leave(who, 1)
 	}
 	x := &exchange{
-		g: g, who: who, sess: sess, client: &upstream.Client{Key: newClientID()}, wide: true,
+		g: g, who: who, sess: sess, client: &upstream.Client{Key: newClientID()},
+		wide: true, world: d.session != "" || who.Session != "",
 		method: wire.MethodCallTool, params: params, trace: g.parentOf(from.Header, &params), from: from,
 	}
 	if stream != nil {

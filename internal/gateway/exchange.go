@@ -46,8 +46,10 @@ type exchange struct {
 	header http.Header
 	peer   upstream.Peer
 	from   *http.Request // what it came in by; nil on stdio
-	// wide lets names have any member before them, in the merged view or not.
-	wide bool
+	// wide lets names have any member before them, in the merged view or not. In a world,
+	// which a policy may call in with names that it makes up, these are none of the servers
+	// that act on sessions.
+	wide, world bool
 	// inner is set for what is done within another call, which counts for it.
 	inner bool
 	// relays is set for who passes a tool's result on to a model: what the server
@@ -220,7 +222,7 @@ func (x *exchange) locate(t *table, name string) (s *shape, rest string, short b
 		return s, name, false
 	}
 	s, rest, short = t.split(name)
-	if s == nil || !x.wide && (s.bare || !s.listed) {
+	if s == nil || !x.wide && (s.bare || !s.listed) || x.world && s.entry.Controls() && !s.listed {
 		s, rest, short = t.unprefixed(name), name, false // whose names have nothing before them
 	}
 	if s == nil || !x.who.MaySee(s.entry.Base()) {

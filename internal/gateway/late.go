@@ -19,7 +19,7 @@ func (g *Gateway) late(ctx context.Context, who identity.Principal, d door, meth
 	if err == nil || asError(err).Status != http.StatusGone {
 		return err
 	}
-	x := &exchange{g: g, who: who, view: d.view, method: method, params: *params, wide: true}
+	x := &exchange{g: g, who: who, view: d.view, method: method, params: *params, wide: true, world: true}
 	t := g.tableOf(g.reg.Catalog())
 	server, name := d.view.server, params.Name()
 	s, own, _ := x.locate(t, name)
