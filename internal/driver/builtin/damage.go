@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -27,13 +28,11 @@ func (d *Driver) lost(spec driver.Spec, err error) error {
 
 // verified fails a call during which something damaged was met in the server's state or
 // in the workspace, whatever the server made of it: an error of a database, an empty
-// list, a file that is left out. An error that is due fails the first call.
+// list, a file that is left out. An error that is due fails the first call. A disk that is
+// full fails a call likewise, and is not the tool's own answer.
 func (d *Driver) verified(spec driver.Spec, due *atomic.Pointer[error]) mcp.Middleware {
 	remembers := d.kinds[spec.Builtin].Remembers
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
-		if !remembers && spec.Workspace == nil {
-			return next
-		}
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			switch method {
 			case wire.MethodCallTool, wire.MethodReadResource, wire.MethodGetPrompt:
@@ -62,6 +61,9 @@ func (d *Driver) verified(spec driver.Spec, due *atomic.Pointer[error]) mcp.Midd
 					}
 					return nil, ownError(met)
 				}
+			}
+			if driver.HostFault(err) {
+				return nil, ownError(&api.Error{Kind: api.KindInfrastructure, Server: spec.Server, Message: fmt.Sprintf("the gateway's machine failed: %v; look at its disk, and at how many files may be open", err)})
 			}
 			return res, err
 		}

@@ -29,7 +29,6 @@ var conditions = []struct {
 	{syscall.ENOTEMPTY, "ENOTEMPTY", "directory not empty"},
 	{syscall.ENAMETOOLONG, "ENAMETOOLONG", "name too long"},
 	{syscall.ELOOP, "ELOOP", "too many symbolic links encountered"},
-	{syscall.ENOSPC, "ENOSPC", "no space left on device"},
 	{syscall.EROFS, "EROFS", "read-only file system"},
 	{fs.ErrNotExist, "ENOENT", "no such file or directory"},
 	{fs.ErrExist, "EEXIST", "file already exists"},

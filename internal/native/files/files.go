@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/native/settings"
 	"github.com/tine-mcp/tine/internal/workspace"
 )
@@ -102,7 +103,7 @@ func (s *server) call(ctx context.Context, t *tool, params *mcp.CallToolParamsRa
 	if err == nil {
 		return res, nil
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || driver.HostFault(err) {
 		return nil, err
 	}
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil

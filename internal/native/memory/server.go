@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/layer"
 )
 
@@ -77,7 +78,7 @@ func (s *server) handler(t tool) mcp.ToolHandler {
 		switch {
 		case errors.As(err, &no):
 			return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: string(no)}}}, nil
-		case err != nil && ctx.Err() == nil:
+		case err != nil && ctx.Err() == nil && !driver.HostFault(err):
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("%s: %v", t.tool.Name, err)}
 		case err != nil:
 			return nil, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/workspace"
 )
 
@@ -40,11 +41,11 @@ func (t *tools) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// call runs a tool. What goes wrong with a statement is the tool's answer; only a
-// call that was given up is not answered.
+// call runs a tool. What goes wrong with a statement is the tool's answer; a call that
+// was given up is not answered, nor one that the gateway's machine failed.
 func (t *tools) call(ctx context.Context, d definition, args json.RawMessage) (*mcp.CallToolResult, error) {
 	res, err := d.call(t, ctx, args)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && !driver.HostFault(err) {
 		res, err = &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil
 	}
 	if err != nil {
