@@ -29,7 +29,7 @@ func TestRunOfAProgram(t *testing.T) {
 	if got.State != api.RunCompleted || got.Error != nil || got.Result == nil {
 		t.Fatalf("it ended as %+v, %+v", got, got.Error)
 	}
-	testkit.Has(t, "the result", got.Result.Text+string(got.Result.Data), `Bearer[hidden]`, "/s/"+run.Session+"/mcp/files", "/s/"+run.Session+"/mcp/own", `X-Agent-Session-Id`)
+	testkit.Has(t, "the result", got.Result.Text+string(got.Result.Data), `Bearer****`, "/s/"+run.Session+"/mcp/files", "/s/"+run.Session+"/mcp/own", `X-Agent-Session-Id`)
 	g.bare(t)
 	w := g.worlds.opened[0]
 	if w.Session != run.Session || w.Owner != "ada" || !slices.Equal(w.Servers, []string{"files"}) || string(w.Inline["own"]) != `{"command":"x"}` {
@@ -44,7 +44,7 @@ func TestRunOfAProgram(t *testing.T) {
 		told = append(told, string(e.Data))
 	}
 	all := strings.Join(told, "\n")
-	testkit.Has(t, "the events", all, api.RunPending, api.RunClaimed, api.RunRunning, api.RunCompleted, "http://gateway.test/agent/[hidden]")
+	testkit.Has(t, "the events", all, api.RunPending, api.RunClaimed, api.RunRunning, api.RunCompleted, "http://gateway.test/agent/****")
 	g.end(t, false)
 	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {

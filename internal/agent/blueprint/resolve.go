@@ -54,8 +54,8 @@ type Resolved struct {
 	Agents       []string                  `json:"agents,omitempty"`
 	Limits       Limits                    `json:"limits,omitzero"`
 	Retry        bool                      `json:"retry,omitempty"`
-	// Secrets are values that must not be shown: variables and secret scope values that
-	// were filled in, and credentials of its own servers.
+	// Secrets are values that must not be shown: what was filled in or stands in env,
+	// executor_config and its own servers, and is a secret by its name or its form.
 	Secrets []string `json:"secrets,omitempty"`
 }
 
@@ -193,13 +193,17 @@ func (f *filler) secrets(r Resolved) []string {
 		}
 	}
 	for name := range f.env {
-		add(f.values[prefixEnv][name])
+		credentials(name, f.values[prefixEnv][name], add)
 	}
 	for name := range f.scope {
-		if v := f.values[prefixScope][name]; secret.ClassOf(name).Hides(v) || len(secret.Find(v)) > 0 {
-			add(v)
+		credentials(name, f.values[prefixScope][name], add)
+	}
+	for name, v := range r.Env {
+		for _, p := range v.parts {
+			credentials(name, p.text, add)
 		}
 	}
+	r.Config.credentials("", add)
 	for _, s := range r.Servers {
 		s.Inline.credentials("", add)
 	}
@@ -211,16 +215,22 @@ func (f *filler) secrets(r Resolved) []string {
 	})
 }
 
-// credentials calls add with what looks like a secret in an entry of a server.
+// credentials calls add with a text that is a secret by its name, and with what in it is
+// one by its form.
+func credentials(name, text string, add func(string)) {
+	if secret.ClassOf(name).Hides(text) {
+		add(text)
+	}
+	for _, span := range secret.Find(text) {
+		add(text[span.From:span.To])
+	}
+}
+
+// credentials calls add with the secrets in a tree.
 func (t PendingTree) credentials(name string, add func(string)) {
 	if t.Text != nil {
 		for _, p := range t.Text.parts {
-			if secret.ClassOf(name).Hides(p.text) {
-				add(p.text)
-			}
-			for _, span := range secret.Find(p.text) {
-				add(p.text[span.From:span.To])
-			}
+			credentials(name, p.text, add)
 		}
 	}
 	for _, item := range t.List {

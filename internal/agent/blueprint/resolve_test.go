@@ -386,3 +386,20 @@ func TestPrivileged(t *testing.T) {
 		t.Errorf("%q, want %q", b.Privileged(), want)
 	}
 }
+
+// What is no secret by its name or its form stays as it is in results.
+func TestSecrets(t *testing.T) {
+	values := map[string]string{"REGION": "production-eu", "API_KEY": "hunter2hunter2", "OTHER": "sk-ant-0123456789abcdefghijklmnop"}
+	want := []string{values["OTHER"], values["API_KEY"]}
+	for where, doc := range map[string]string{
+		"variables of the gateway": `{"env": {"A": "${env.REGION}", "B": "${env.API_KEY}", "C": "x ${env.OTHER}"}}`,
+		"the blueprint's own":      `{"env": {"REGION": "production-eu", "API_KEY": "hunter2hunter2", "OTHER": "sk-ant-0123456789abcdefghijklmnop"}}`,
+		"under a secret name":      `{"env": {"A": "${env.REGION}", "TOKEN": "${scope.it}", "C": "${env.OTHER}"}, "scope": {"it": "hunter2hunter2"}}`,
+		"settings":                 `{"executor_config": {"a": ["${env.REGION}"], "deep": {"password": "hunter2hunter2", "b": "${env.OTHER}"}}}`,
+	} {
+		r, err := Resolve(mustParse(t, doc), Input{Parameters: map[string]any{"prompt": "x"}, Env: values})
+		if err != nil || !slices.Equal(r.Secrets, want) {
+			t.Errorf("%s: secrets %q, %v", where, r.Secrets, err)
+		}
+	}
+}

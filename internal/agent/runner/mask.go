@@ -8,9 +8,8 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/agent/executor"
+	"github.com/tine-mcp/tine/internal/secret"
 )
-
-const masked = "[hidden]"
 
 // mask hides the token of a run, and the secrets of its blueprint, in what is told of it:
 // a program may print what it was given.
@@ -30,7 +29,7 @@ func newMask(secrets []string) *mask {
 		if s == "" {
 			continue
 		}
-		pairs = append(pairs, s, masked)
+		pairs = append(pairs, s, secret.Mask)
 		m.secrets = append(m.secrets, s)
 		raw, err := json.Marshal(s)
 		if err == nil {
