@@ -38,8 +38,8 @@ type shelf struct {
 
 func shelve(t *testing.T, files map[string]string) *shelf {
 	t.Helper()
-	s := &shelf{t: t, dir: t.TempDir(), env: map[string]string{"KEY": "gateway-key-1", "OTHER": "other-secret"}, servers: []string{"files", "memory", "vault"}, may: []string{"files", "memory"}}
-	s.agents = config.Agents{Env: []string{"KEY"}, Executors: []config.Executor{{Name: "bin", Type: config.ExecutorProcedural, Command: "/bin/x"}}}
+	s := &shelf{t: t, dir: t.TempDir(), env: map[string]string{"API_KEY": "gateway-key-1", "OTHER": "other-secret"}, servers: []string{"files", "memory", "vault"}, may: []string{"files", "memory"}}
+	s.agents = config.Agents{Env: []string{"API_KEY"}, Executors: []config.Executor{{Name: "bin", Type: config.ExecutorProcedural, Command: "/bin/x"}}}
 	for name, text := range files {
 		s.write(name, text)
 	}
@@ -97,7 +97,7 @@ var hi = map[string]any{"prompt": "hi"}
 func TestBookResolves(t *testing.T) {
 	s := shelve(t, map[string]string{
 		"agents/reviewer/agent.yaml": `
-system_prompt: "${params.repo} of ${scope.tenant} with ${env.KEY} in ${runtime.run_id} of ${runtime.session_id}"
+system_prompt: "${params.repo} of ${scope.tenant} with ${env.API_KEY} in ${runtime.run_id} of ${runtime.session_id}"
 parameters: {type: object, properties: {repo: {type: string}, turns: {type: integer, default: 3}}, required: [repo]}
 mcp_servers: {files: {}, notes: {ref: memory}}
 executor_config: {turns: "${params.turns}"}
@@ -105,14 +105,14 @@ scope: {tenant: none}
 `,
 		"agents/prog.md": "---\nexecutor: bin\n---\n",
 	})
-	in := input(map[string]any{"repo": "tine ${env.KEY}"})
+	in := input(map[string]any{"repo": "tine ${env.API_KEY}"})
 	in.Scope = map[string]string{"tenant": "7"}
 	res, err := s.Resolve(t.Context(), "reviewer", in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	filled, err := res.Fill(nil)
-	if want := "tine ${env.KEY} of 7 with gateway-key-1 in run_1 of ses_1"; err != nil || filled.SystemPrompt != want {
+	if want := "tine ${env.API_KEY} of 7 with gateway-key-1 in run_1 of ses_1"; err != nil || filled.SystemPrompt != want {
 		t.Errorf("prompt %q, want %q (%v)", filled.SystemPrompt, want, err)
 	}
 	if res.Procedural || res.Made != access.MadeByFile || res.Servers["notes"].Ref != "memory" || !slices.Contains(s.secrets, "gateway-key-1") {
@@ -129,7 +129,7 @@ scope: {tenant: none}
 	}
 	// What the config says counts at once.
 	s.agents.Env = nil
-	if _, err := s.Resolve(t.Context(), "reviewer", in); err == nil || !strings.Contains(err.Error(), "${env.KEY}") {
+	if _, err := s.Resolve(t.Context(), "reviewer", in); err == nil || !strings.Contains(err.Error(), "${env.API_KEY}") {
 		t.Errorf("a variable that is not allowed any more: %v", err)
 	}
 }
@@ -238,7 +238,7 @@ func TestDocumentsOfTheAPI(t *testing.T) {
 		{"a wrong name", "can't name an agent", 400, s.put(otto, "../x", `{}`)},
 		{"a wrong body", "agent a:1:2: unknown key", 400, s.put(otto, "a", `{"nme":1}`)},
 		{"programs of a user", "mcp_servers.mine, hooks.on_run_start: this needs the role operator", 403, s.put(ada, "a", own)},
-		{"variables of a user", "${env.KEY}: this needs the role operator", 403, s.put(ada, "a", `{"system_prompt":"${env.KEY}"}`)},
+		{"variables of a user", "${env.API_KEY}: this needs the role operator", 403, s.put(ada, "a", `{"system_prompt":"${env.API_KEY}"}`)},
 		{"nothing to delete", "there is no agent", 404, s.DeleteAgent(ctx, ada, "a")},
 		{"a file", "remove the file", 409, s.DeleteAgent(ctx, otto, "file")},
 		{"deleted with a token", "changes no agents", 403, s.DeleteAgent(ctx, token, "a")},
@@ -313,7 +313,7 @@ func TestOneAgent(t *testing.T) {
 // with, and the schema says nothing about the prompt.
 func TestCallbackOfABlueprint(t *testing.T) {
 	s := shelve(t, map[string]string{
-		"agents/boss/agent.yaml": "system_prompt: \"Look at ${params.repo}\"\nenv: {K: \"${env.KEY}\"}\nagents: [worker]\nparameters: {type: object, properties: {repo: {type: string}}, required: [repo], additionalProperties: false}\n",
+		"agents/boss/agent.yaml": "system_prompt: \"Look at ${params.repo}\"\nenv: {K: \"${env.API_KEY}\"}\nagents: [worker]\nparameters: {type: object, properties: {repo: {type: string}}, required: [repo], additionalProperties: false}\n",
 		"agents/worker.md":       "---\n---\n",
 	})
 	var learned []string
