@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -253,4 +254,57 @@ func lives(pid int) bool {
 		return !strings.HasPrefix(rest, "Z")
 	}
 	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+}
+
+// TestAgentsReload changes what an executor is and how many runs work at once, and adds an
+// executor. A run that works goes on.
+func TestAgentsReload(t *testing.T) {
+	t.Parallel()
+	g := newAgents(t, "")
+	if err := g.start(); err != nil {
+		t.Fatal(err)
+	}
+	c := g.client(t)
+	for name, executor := range map[string]string{"say": "mine", "later": "other"} {
+		if err := os.MkdirAll(filepath.Join(g.dir, "agents", name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(g.dir, "agents", name, "agent.yaml"), []byte("executor: "+executor+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reload := func(places int, executors string) {
+		t.Helper()
+		g.writeConfig(t, agentsConfig(t, fmt.Sprintf("  concurrency: %d\n", places))+executors)
+		if err := c.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says := func(run *api.Run, want string) *api.Run {
+		t.Helper()
+		r := ended(t, c, run.ID, api.RunCompleted)
+		if r.Result.Text != want {
+			t.Errorf("%s says %q, want %q", r.Agent, r.Result.Text, want)
+		}
+		return r
+	}
+	dir := t.TempDir()
+	works := startRun(t, c, api.NewRun{Agent: "patient", Prompt: "it", ProjectDir: dir})
+	firstText(t, c, works.ID)
+	const one, two = "    mine: {command: sh, args: [-c, echo one]}\n", "    mine: {command: sh, args: [-c, echo two]}\n    other: {command: sh, args: [-c, echo three]}\n"
+	reload(4, one)
+	says(startRun(t, c, api.NewRun{Agent: "say", Prompt: "x"}), "one")
+	reload(4, two)
+	says(startRun(t, c, api.NewRun{Agent: "say", Prompt: "x"}), "two")
+	says(startRun(t, c, api.NewRun{Agent: "later", Prompt: "x"}), "three")
+
+	reload(1, two)
+	last := startRun(t, c, api.NewRun{Agent: "say", Prompt: "x"})
+	if err := os.WriteFile(filepath.Join(dir, "go-it"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if first, then := says(works, "done it"), says(last, "two"); then.Started.Before(first.Ended) {
+		t.Errorf("with one place a run has started at %s, before the other had ended at %s", then.Started, first.Ended)
+	}
+	closeAgents(t, g)
 }

@@ -25,25 +25,38 @@ import (
 	"github.com/tine-mcp/tine/internal/store"
 )
 
-// executors are the programs that do runs: those of the config, and one of each type
-// that has the type's name.
-func executors(of config.Agents) []executor.Executor {
-	var all []executor.Executor
+// offer is what this machine can do: the executors of the config, and one of each type that
+// has the type's name.
+func offer(of config.Agents) runner.Offer {
+	o := runner.Offer{Tags: of.Tags, Concurrency: of.Concurrency}
+	if o.Concurrency == 0 {
+		o.Concurrency = -1 // other runners do them
+	}
 	for _, name := range of.ExecutorNames() {
 		e, _ := of.ExecutorNamed(name)
-		p := executor.Program{Command: e.Command, Args: e.Args, Env: e.Env}
-		switch e.Type {
-		case config.ExecutorProcedural:
-			all = append(all, procedural.New(executor.Options{Name: name, Program: p}))
-		case config.ExecutorClaudeCode:
-			all = append(all, claudecode.New(executor.Options{Name: name, Program: p}))
-		case config.ExecutorCodex:
-			all = append(all, codex.New(executor.Options{Name: name, Program: p}))
-		default:
-			all = append(all, command.New(executor.Options{Name: name, Program: p}))
-		}
+		o.Executors = append(o.Executors, executorOf(e))
 	}
-	return all
+	return o
+}
+
+func executorOf(e config.Executor) executor.Executor {
+	o := executor.Options{Name: e.Name, Program: executor.Program{Command: e.Command, Args: e.Args, Env: e.Env}}
+	switch e.Type {
+	case config.ExecutorProcedural:
+		return procedural.New(o)
+	case config.ExecutorClaudeCode:
+		return claudecode.New(o)
+	case config.ExecutorCodex:
+		return codex.New(o)
+	}
+	return command.New(o)
+}
+
+func bounds(of config.Agents) agent.Bounds {
+	return agent.Bounds{
+		Limits: blueprint.Limits{Depth: of.Depth, Children: of.Children, Runs: of.Runs},
+		Match:  of.Match, Lease: of.Lease, Idle: of.Idle, Keep: of.Keep,
+	}
 }
 
 // agents are the coordinator of a gateway, and the runner of its machine.
@@ -81,11 +94,6 @@ func newAgents(ctx context.Context, p *service, id string) (_ *agents, err error
 			})
 		}
 	}
-	programs := executors(of)
-	places := of.Concurrency
-	if places == 0 {
-		places = -1 // other runners do them
-	}
 	a := &agents{store: p.store, sessions: p.store, log: p.o.Log, wake: make(chan struct{}, 1), worlds: &worlds{base: p.url, ready: make(chan struct{})}}
 	a.book = agent.NewBook(agent.BookOptions{
 		Store: blueprint.NewStore(func() blueprint.Folders { return blueprint.Folders(current().AgentDirs()) }, agent.Documents(p.store)),
@@ -100,10 +108,8 @@ func newAgents(ctx context.Context, p *service, id string) (_ *agents, err error
 			return p.registry.Catalog().MayStart(owner, pinned, server)
 		},
 		Settings: func(name string, settings map[string]any) error {
-			for _, x := range programs {
-				if x.Name() == name {
-					return x.Check(settings)
-				}
+			if e, ok := current().Agents.ExecutorNamed(name); ok {
+				return executorOf(e).Check(settings)
 			}
 			return nil // the name is checked by itself
 		},
@@ -112,22 +118,27 @@ func newAgents(ctx context.Context, p *service, id string) (_ *agents, err error
 	})
 	a.service, err = agent.Open(ctx, agent.Options{
 		Store: p.store, Blueprints: a.book, Worlds: a,
-		Limits: blueprint.Limits{Depth: of.Depth, Children: of.Children, Runs: of.Runs},
-		Match:  of.Match, Lease: of.Lease, Idle: of.Idle, Keep: of.Keep,
+		Bounds: bounds(of),
 		Secret: secret, Told: func([]store.Event) { p.hub.Wrote() }, Log: p.o.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	a.runner, err = runner.New(runner.Options{
-		Queue: a.service, Worlds: a.worlds, Executors: programs, Me: runner.Description{ID: id, Tags: of.Tags},
-		Dir: dir, Concurrency: places, Environ: os.Environ(), Log: p.o.Log,
+		Queue: a.service, Worlds: a.worlds, Offer: offer(of), Me: runner.Description{ID: id},
+		Dir: dir, Environ: os.Environ(), Log: p.o.Log,
 	})
 	if err != nil {
 		a.service.Close()
 		return nil, err
 	}
 	return a, nil
+}
+
+// change puts what a config says of agents in the place of what the one before it said.
+func (a *agents) change(of config.Agents) error {
+	a.service.Change(bounds(of))
+	return a.runner.Change(offer(of))
 }
 
 // run does runs until ctx ends.

@@ -87,6 +87,11 @@ func (p *service) take(ctx context.Context, next *config.Config) error {
 	if err := p.registry.Apply(ctx, next); err != nil {
 		return errors.Join(err, p.gateway.Reload(ctx, p.cfg))
 	}
+	if p.agents != nil && slices.Contains(changes.Rest, "agents") {
+		if err := p.agents.change(next.Agents); err != nil {
+			return err
+		}
+	}
 	p.gateway.Secrets()
 	p.journal.SetLimits(next.Journal.MaxAge, next.Journal.MaxSize)
 	p.cfg = next

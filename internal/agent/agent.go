@@ -52,6 +52,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -104,11 +105,8 @@ type Worlds interface {
 	CloseWorld(ctx context.Context, session string) error
 }
 
-// Options of Open.
-type Options struct {
-	Store      store.Agents
-	Blueprints Blueprints
-	Worlds     Worlds
+// Bounds are what may be changed while the coordinator is open.
+type Bounds struct {
 	// Limits are for blueprints that set none, and the most that one may set; without any,
 	// DefaultLimits.
 	Limits blueprint.Limits
@@ -116,6 +114,14 @@ type Options struct {
 	Lease  time.Duration // zero for 30 s
 	Idle   time.Duration // how long a session may be without a run until it is closed; zero for 7 d
 	Keep   time.Duration // how long ended sessions are kept; zero for 7 d
+}
+
+// Options of Open.
+type Options struct {
+	Store      store.Agents
+	Blueprints Blueprints
+	Worlds     Worlds
+	Bounds
 	// Queue is how many runs that have not ended there may be; zero for 10000.
 	Queue int
 	// Told is called with events that are in the store, in their order, and must not
@@ -129,21 +135,25 @@ type Options struct {
 // DefaultLimits are those of a blueprint and a config that say nothing.
 var DefaultLimits = blueprint.Limits{Depth: 5, Children: 16, Runs: 1000}
 
-func (o Options) filled() Options {
+func (b Bounds) filled() *Bounds {
 	set := func(d *time.Duration, standard time.Duration) {
 		if *d <= 0 {
 			*d = standard
 		}
 	}
-	set(&o.Match, 5*time.Minute)
-	set(&o.Lease, 30*time.Second)
-	set(&o.Idle, 7*24*time.Hour)
-	set(&o.Keep, 7*24*time.Hour)
+	set(&b.Match, 5*time.Minute)
+	set(&b.Lease, 30*time.Second)
+	set(&b.Idle, 7*24*time.Hour)
+	set(&b.Keep, 7*24*time.Hour)
+	if b.Limits == (blueprint.Limits{}) {
+		b.Limits = DefaultLimits
+	}
+	return &b
+}
+
+func (o Options) filled() Options {
 	if o.Queue <= 0 {
 		o.Queue = 10000
-	}
-	if o.Limits == (blueprint.Limits{}) {
-		o.Limits = DefaultLimits
 	}
 	if o.Told == nil {
 		o.Told = func([]store.Event) {}
@@ -159,7 +169,8 @@ func (o Options) filled() Options {
 
 // Service is the coordinator. Its operations may run at once.
 type Service struct {
-	o Options
+	o      Options
+	bounds atomic.Pointer[Bounds]
 
 	turn   chan struct{} // has one place, for the change that is made
 	ctx    context.Context
@@ -190,6 +201,7 @@ func Open(ctx context.Context, o Options) (*Service, error) {
 		o: o.filled(), turn: make(chan struct{}, 1), wake: make(chan struct{}, 1), waiting: make(chan struct{}),
 		live: make(map[string]*live), runners: make(map[string]*known), served: make(map[string]int64), due: make(map[string]*task),
 	}
+	s.Change(o.Bounds)
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if err := s.recover(ctx); err != nil {
 		s.cancel()
@@ -198,6 +210,9 @@ func Open(ctx context.Context, o Options) (*Service, error) {
 	s.work.Go(s.keepTime)
 	return s, nil
 }
+
+// Change puts other bounds in force. Runs that wait keep the time that they have.
+func (s *Service) Change(b Bounds) { s.bounds.Store(b.filled()) }
 
 // Close ends what runs in the background. Runs stay as they are.
 func (s *Service) Close() {

@@ -151,7 +151,7 @@ func (s *Service) index(r *run, now time.Time) {
 	if l.claim != r.Claim || r.State == api.RunPending && l.state != r.State {
 		close(l.moved)
 		l.moved, l.stop, l.stopping = make(chan struct{}), make(chan struct{}), false
-		l.until = now.Add(s.o.Lease)
+		l.until = now.Add(s.bounds.Load().Lease)
 	}
 	if r.State == api.RunStopping && !l.stopping {
 		l.stopping = true

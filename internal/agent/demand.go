@@ -113,9 +113,9 @@ func (s *Service) unmatched(l *live) *api.Error {
 	add("the project folder", l.demands.ProjectDir)
 	add("the executor type", l.demands.ExecutorType)
 	add("work in", l.project)
-	message := fmt.Sprintf("no runner that fits was there for %s: it demands %s", s.o.Match, strings.Join(wants, "; "))
+	message := fmt.Sprintf("no runner that fits was there for %s: it demands %s", s.bounds.Load().Match, strings.Join(wants, "; "))
 	if len(wants) == 0 {
-		message = fmt.Sprintf("no runner was there for %s", s.o.Match)
+		message = fmt.Sprintf("no runner was there for %s", s.bounds.Load().Match)
 	}
 	const most = 10
 	var names []string

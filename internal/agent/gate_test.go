@@ -183,7 +183,7 @@ func openGate(dir string, o gateOptions) (*gate, error) {
 			Map: map[string]blueprint.PendingTree{"persistent": {Value: json.RawMessage(`true`)}},
 		}}},
 	}}
-	g.Service, err = Open(context.Background(), Options{Store: g.db, Blueprints: b, Worlds: b, Lease: o.lease, Log: slog.New(slog.DiscardHandler)})
+	g.Service, err = Open(context.Background(), Options{Store: g.db, Blueprints: b, Worlds: b, Bounds: Bounds{Lease: o.lease}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, errors.Join(err, g.db.Close())
 	}
@@ -195,8 +195,8 @@ func openGate(dir string, o gateOptions) (*gate, error) {
 		return command.New(executor.Options{Name: name, Program: executor.Program{Command: "sh", Args: []string{"-c", text}}})
 	}
 	g.runner, err = runner.New(runner.Options{
-		Queue: g.queue, Worlds: g.worlds, Executors: append(o.executors, sh("exec", script), sh("stay", stays)),
-		Me: runner.Description{ID: "here"}, Dir: filepath.Join(dir, "runner"), Concurrency: o.concurrency, Idle: o.idle,
+		Queue: g.queue, Worlds: g.worlds, Offer: runner.Offer{Executors: append(o.executors, sh("exec", script), sh("stay", stays)), Concurrency: o.concurrency},
+		Me: runner.Description{ID: "here"}, Dir: filepath.Join(dir, "runner"), Idle: o.idle,
 		Env: func(session, token string) map[string]string {
 			return map[string]string{"API": "http://gateway.test/agent/" + token}
 		},

@@ -172,7 +172,7 @@ func (s *Service) prepare(ctx context.Context, o order, id string, sess *session
 	sess.d.ProjectDir = o.projectDir
 	r := &run{Run: store.Run{ID: id, Session: sess.ID, Agent: res.Name, Owner: sess.Owner, Parent: o.parent}, d: runData{
 		Blueprint: res.Resolved, Mode: o.mode, ParentRun: o.parentRun, ParentAgent: o.parentAgent, Labels: o.labels,
-		Procedural: res.Procedural, Limits: lower(res.Limits, s.o.Limits), Key: o.key, Request: o.request,
+		Procedural: res.Procedural, Limits: lower(res.Limits, s.bounds.Load().Limits), Key: o.key, Request: o.request,
 	}}
 	r.d.Blueprint.Parameters = nil
 	if room := sess.d.Room; room != nil {

@@ -151,7 +151,7 @@ func (s *Service) take(ctx context.Context, id string, me runner.Description) (c
 			return err
 		}
 		r.Claim++
-		r.Runner, r.d.Instance, r.Until = me.ID, me.Instance, c.now.Add(s.o.Lease)
+		r.Runner, r.d.Instance, r.Until = me.ID, me.Instance, c.now.Add(s.bounds.Load().Lease)
 		if adopted {
 			err = c.tellState(r)
 		} else {
@@ -224,7 +224,7 @@ func (s *Service) renew(id string, number int64) (runner.Answer, error) {
 	}
 	now := time.Now()
 	s.saw(l, now)
-	l.until = now.Add(s.o.Lease)
+	l.until = now.Add(s.bounds.Load().Lease)
 	return runner.Answer{Until: l.until, Stop: l.stopping}, nil
 }
 

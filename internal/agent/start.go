@@ -188,7 +188,7 @@ func (c *change) accept(s *session, r *run, res Resolved) error {
 	if s.d.First == "" {
 		s.d.First = r.ID
 	}
-	r.Created, r.Until = c.born(), c.now.Add(c.s.o.Match)
+	r.Created, r.Until = c.born(), c.now.Add(c.s.bounds.Load().Match)
 	if err := c.putSession(s); err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func (s *Service) deadline(l *live) time.Time {
 	if last := s.there(l, time.Now()); last.After(from) {
 		from = last
 	}
-	return from.Add(s.o.Match)
+	return from.Add(s.bounds.Load().Match)
 }
 
 // nextDeadline is the first of all. It needs s.mu.
@@ -105,7 +105,7 @@ func (s *Service) over(now time.Time) (ids []string) {
 		}
 	}
 	for id, k := range s.runners {
-		if k.waiting == 0 && now.Sub(k.seen) > 2*max(s.o.Match, s.o.Lease) {
+		if k.waiting == 0 && now.Sub(k.seen) > 2*max(s.bounds.Load().Match, s.bounds.Load().Lease) {
 			delete(s.runners, id)
 		}
 	}
@@ -141,7 +141,7 @@ func (s *Service) expire(id string) error {
 		case r.State == api.RunPending:
 			return c.fail(r, unmatched)
 		}
-		lost := &api.Error{Kind: api.KindLost, Message: fmt.Sprintf("its runner %s has not been heard of for %s; what it did until then may have taken effect", r.Runner, s.o.Lease)}
+		lost := &api.Error{Kind: api.KindLost, Message: fmt.Sprintf("its runner %s has not been heard of for %s; what it did until then may have taken effect", r.Runner, s.bounds.Load().Lease)}
 		return c.lose(r, lost)
 	})
 }
@@ -152,7 +152,7 @@ func (c *change) lose(r *run, why *api.Error) error {
 	if r.State == api.RunStopping || !r.d.Blueprint.Retry || r.d.Lost > mostLost {
 		return c.fail(r, why)
 	}
-	r.Until = c.now.Add(c.s.o.Match)
+	r.Until = c.now.Add(c.s.bounds.Load().Match)
 	if err := c.move(r, api.RunPending); err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (c *change) lose(r *run, why *api.Error) error {
 // closeIdle closes sessions that have been idle for long. What an agent waits for keeps
 // its session.
 func (s *Service) closeIdle(now time.Time) {
-	f := store.AgentFilter{States: []string{api.AgentIdle}, Unchanged: now.Add(-s.o.Idle), Limit: pageSize}
+	f := store.AgentFilter{States: []string{api.AgentIdle}, Unchanged: now.Add(-s.bounds.Load().Idle), Limit: pageSize}
 	for {
 		page, err := s.o.Store.AgentSessions(s.ctx, f)
 		for i := 0; i < len(page) && err == nil; i++ {
@@ -175,7 +175,7 @@ func (s *Service) closeIdle(now time.Time) {
 				if err != nil || len(below) > 0 {
 					return err
 				}
-				s.o.Log.Info("agent session closed", "session", sess.ID, "because", "it had no run for "+s.o.Idle.String())
+				s.o.Log.Info("agent session closed", "session", sess.ID, "because", "it had no run for "+s.bounds.Load().Idle.String())
 				_, err = c.closeSession(sess, "agents.idle")
 				return err
 			})
@@ -192,7 +192,7 @@ func (s *Service) closeIdle(now time.Time) {
 
 // drop forgets sessions that have ended long ago.
 func (s *Service) drop(now time.Time) {
-	ids, err := s.o.Store.DropAgents(s.ctx, now.Add(-s.o.Keep))
+	ids, err := s.o.Store.DropAgents(s.ctx, now.Add(-s.bounds.Load().Keep))
 	if err != nil && s.ctx.Err() == nil {
 		s.o.Log.Warn("ended agent sessions not forgotten", "err", err)
 	}

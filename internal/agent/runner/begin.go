@@ -18,7 +18,7 @@ import (
 // begin finds the program of the run, or starts it. It returns how many events of it have
 // been told.
 func (w *work) begin() (told int, err error) {
-	x := w.r.executors[w.c.Blueprint.Executor]
+	x := w.r.executor(w.c.Blueprint.Executor)
 	if x == nil {
 		err := &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf("this runner has no executor %q; add it to agents.executors of the config", w.c.Blueprint.Executor)}
 		if w.c.Adopted { // its program goes on
@@ -26,6 +26,7 @@ func (w *work) begin() (told int, err error) {
 		}
 		return 0, err
 	}
+	w.executor = x
 	if w.c.Adopted {
 		switch p, err := w.r.host.adopt(w.c.Run); {
 		case err == nil:

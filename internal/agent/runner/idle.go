@@ -11,14 +11,15 @@ import (
 // idle is a persistent program between two runs of its session. Its goroutine ends the
 // program, unless a run takes it over.
 type idle struct {
-	p      *program
-	reader executor.Turner
-	print  string
-	since  time.Time
-	taken  chan struct{} // closed by the run that takes it over
-	wanted chan struct{} // has one place: it is to end
-	gone   chan struct{} // closed when the goroutine has returned
-	ending bool          // with Runner.mu: no run may take it
+	p        *program
+	executor executor.Executor
+	reader   executor.Turner
+	print    string
+	since    time.Time
+	taken    chan struct{} // closed by the run that takes it over
+	wanted   chan struct{} // has one place: it is to end
+	gone     chan struct{} // closed when the goroutine has returned
+	ending   bool          // with Runner.mu: no run may take it
 }
 
 func (i *idle) finish() { wake(i.wanted) }
@@ -41,12 +42,12 @@ func (w *work) rest() bool {
 			oldest = i
 		}
 	}
-	if waiting >= max(r.o.Concurrency, 1) {
+	if waiting >= max(r.me.Places, 1) {
 		oldest.ending = true
 		oldest.finish()
 	}
 	i := &idle{
-		p: w.p, reader: w.reader.(executor.Turner), print: w.print, since: time.Now(),
+		p: w.p, executor: w.executor, reader: w.reader.(executor.Turner), print: w.print, since: time.Now(),
 		taken: make(chan struct{}), wanted: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	r.idle[session] = i
@@ -120,7 +121,7 @@ func (w *work) turn(x executor.Executor, filled blueprint.Filled) bool {
 	}
 	with := i.p.pass()
 	err := w.describe(filled, with.Token)
-	if err == nil && fingerprint(w.job, filled) == i.print && !done(i.p.over()) {
+	if err == nil && x == i.executor && fingerprint(w.job, filled) == i.print && !done(i.p.over()) {
 		var input []byte
 		if input, err = i.reader.Next(w.job); err == nil {
 			err = i.p.next(w.c.Run, input)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,17 +22,14 @@ import (
 
 // Options of New.
 type Options struct {
-	Queue     Queue
-	Worlds    Worlds
-	Executors []executor.Executor
-	// Me needs an ID. The rest is filled in where it is empty; Executors and Places always.
+	Queue  Queue
+	Worlds Worlds
+	Offer
+	// Me needs an ID. The rest is filled in where it is empty; what it offers always.
 	Me Description
 	// Dir is the runner's own folder: programs of runs are in runs, the folders of sessions
 	// in sessions.
 	Dir string
-	// Concurrency is how many runs it works at, at once; zero for 16, and less for none but
-	// those of an earlier start.
-	Concurrency int
 	// Idle is how long a persistent program may wait for another run of its session; zero
 	// for 10 m. As many as Concurrency may.
 	Idle time.Duration
@@ -45,11 +43,19 @@ type Options struct {
 	Log     *slog.Logger
 }
 
+// An Offer is what a runner can do.
+type Offer struct {
+	Executors []executor.Executor
+	Tags      []string
+	// Concurrency is how many runs it works at, at once; zero for 16, and less for none but
+	// those of an earlier start.
+	Concurrency int
+}
+
 // Runner does runs. Its methods may be called at once.
 type Runner struct {
-	o         Options
-	executors map[string]executor.Executor
-	host      *programs
+	o    Options
+	host *programs
 
 	claims  context.Context // ends with the claiming
 	noMore  context.CancelFunc
@@ -59,7 +65,12 @@ type Runner struct {
 	loop sync.WaitGroup // Run
 	work sync.WaitGroup // runs, and programs that are idle
 
-	mu     sync.Mutex
+	mu        sync.Mutex
+	me        Description
+	executors map[string]executor.Executor
+	offered   context.Context // ends with the next offer
+	withdraw  context.CancelFunc
+
 	keep   bool // programs go on when the runner closes
 	shut   bool
 	active map[string]*work // by run
@@ -86,8 +97,6 @@ func New(o Options) (*Runner, error) {
 	if o.Me.ID == "" {
 		return nil, errors.New("the runner has no id")
 	}
-	o.Concurrency = cmp.Or(o.Concurrency, 16)
-	o.Me.Places = o.Concurrency
 	o.Idle = cmp.Or(max(o.Idle, 0), 10*time.Minute)
 	o.Me.Instance = cmp.Or(o.Me.Instance, rand.Text())
 	if o.Me.Hostname == "" {
@@ -96,19 +105,10 @@ func New(o Options) (*Runner, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Runner{
-		o: o, executors: make(map[string]executor.Executor),
-		active: make(map[string]*work), idle: make(map[string]*idle),
+	r := &Runner{o: o, me: o.Me, active: make(map[string]*work), idle: make(map[string]*idle)}
+	if err := r.Change(o.Offer); err != nil {
+		return nil, err
 	}
-	r.o.Me.Executors = nil
-	for _, x := range o.Executors {
-		if r.executors[x.Name()] != nil {
-			return nil, fmt.Errorf("there are two executors %q", x.Name())
-		}
-		r.executors[x.Name()] = x
-		r.o.Me.Executors = append(r.o.Me.Executors, x.Name())
-	}
-	slices.Sort(r.o.Me.Executors)
 	for _, dir := range []string{o.Dir, filepath.Join(o.Dir, "sessions")} {
 		if err := folder.Make(dir); err != nil {
 			return nil, err
@@ -122,6 +122,46 @@ func New(o Options) (*Runner, error) {
 	r.claims, r.noMore = context.WithCancel(context.Background())
 	r.closing, r.close = context.WithCancel(context.Background())
 	return r, nil
+}
+
+// Change changes what the runner can do. It counts for runs that are claimed from now on,
+// and the others go on.
+func (r *Runner) Change(o Offer) error {
+	all := make(map[string]executor.Executor)
+	for _, x := range o.Executors {
+		if all[x.Name()] != nil {
+			return fmt.Errorf("there are two executors %q", x.Name())
+		}
+		all[x.Name()] = x
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.executors = all
+	r.me.Executors, r.me.Tags, r.me.Places = slices.Sorted(maps.Keys(all)), o.Tags, cmp.Or(o.Concurrency, 16)
+	if r.withdraw != nil {
+		r.withdraw()
+	}
+	r.offered, r.withdraw = context.WithCancel(context.Background())
+	return nil
+}
+
+// claim claims a run for what the runner offers. It reports false where that has changed.
+func (r *Runner) claim(ctx context.Context) (c Claim, ok bool, err error) {
+	r.mu.Lock()
+	me, offered := r.me, r.offered
+	r.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(offered, cancel)()
+	c, err = r.o.Queue.Claim(ctx, me)
+	return c, err == nil || offered.Err() == nil, err
+}
+
+// executor is the one of a name; nil for none.
+func (r *Runner) executor(name string) executor.Executor {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.executors[name]
 }
 
 // Run claims runs until ctx ends or the runner closes. Those that it has claimed go on
@@ -140,7 +180,10 @@ func (r *Runner) Run(ctx context.Context) {
 	defer context.AfterFunc(r.claims, cancel)()
 	r.sweep(ctx)
 	for pause := firstPause; ctx.Err() == nil; {
-		c, err := r.o.Queue.Claim(ctx, r.o.Me)
+		c, ok, err := r.claim(ctx)
+		if !ok {
+			continue
+		}
 		if err != nil {
 			if ctx.Err() == nil {
 				r.o.Log.Warn("the runner could not claim a run and tries again", "err", err)

@@ -37,13 +37,14 @@ type work struct {
 	ending atomic.Bool
 
 	// Of do alone.
-	ctx    context.Context
-	p      *program
-	job    executor.Job
-	reader executor.Reader
-	print  string // of what the program was started with
-	mask   *mask
-	minted bool // a token for it, or nearly
+	ctx      context.Context
+	p        *program
+	job      executor.Job
+	executor executor.Executor
+	reader   executor.Reader
+	print    string // of what the program was started with
+	mask     *mask
+	minted   bool // a token for it, or nearly
 }
 
 func (w *work) do() {

@@ -96,7 +96,7 @@ func TestProgramsThatAreEnded(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			q := &lone{claims: make(chan Claim, 1), events: make(chan []executor.Event, 10000), ended: make(chan Report, 1)}
 			dir := t.TempDir()
-			r, err := New(Options{Queue: q, Worlds: q, Executors: []executor.Executor{scripted{tt.text}}, Me: Description{ID: "here"}, Dir: dir, Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)})
+			r, err := New(Options{Queue: q, Worlds: q, Offer: Offer{Executors: []executor.Executor{scripted{tt.text}}}, Me: Description{ID: "here"}, Dir: dir, Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
