@@ -162,7 +162,7 @@ func (s *Service) index(r *run, now time.Time) {
 		s.callWaiting()
 	}
 	l.state, l.claim, l.runner, l.instance = r.State, r.Claim, r.Runner, r.d.Instance
-	if r.d.Mode == api.ModeSync {
+	if r.d.Mode == api.ModeSync || r.d.Mode == api.ModeAsyncPoll { // one that polls waits, too
 		l.waits = r.d.ParentRun
 	}
 	l.demands, l.project, l.executor = r.d.Demands, r.d.Job.ProjectDir, r.d.Blueprint.Executor

@@ -15,6 +15,7 @@ import (
 	"github.com/tine-mcp/tine/internal/agent/executor"
 	"github.com/tine-mcp/tine/internal/agent/runner"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func TestALife(t *testing.T) {
@@ -305,6 +306,7 @@ func TestLostRunners(t *testing.T) {
 		c = r.running(run)
 		later(30 * time.Second)
 		r.check(run, api.RunFailed, api.AgentIdle)
+		testkit.Has(t, "the error", must(r.Run(ctx, ada, run.ID)).Error.Message, "begun 4 times")
 		// One that is stopping was stopped.
 		run = r.agent(ada, "again")
 		c = r.running(run)
@@ -513,12 +515,12 @@ func TestPlaces(t *testing.T) {
 		}
 		// A child that its parent does not wait for needs a place of its own; one that it waits
 		// for has the parent's, and no other one has it.
-		other := r.start(as(a), api.NewRun{Agent: "worker", Prompt: "x", Mode: api.ModeAsyncPoll})
+		other := r.start(as(a), api.NewRun{Agent: "worker", Prompt: "x", Mode: api.ModeAsyncCallback})
 		if !r.idle(me) {
 			t.Error("a third run works in two places")
 		}
 		one := r.start(as(a), api.NewRun{Agent: "worker", Prompt: "x", Mode: api.ModeSync})
-		two := r.start(as(a), api.NewRun{Agent: "worker", Prompt: "x", Mode: api.ModeSync})
+		two := r.start(as(a), api.NewRun{Agent: "worker", Prompt: "x", Mode: api.ModeAsyncPoll})
 		child := r.begin(me)
 		if child.Run != one.ID || !r.idle(me) {
 			t.Errorf("the place of %s was lent to %s, and not to %s alone", a.ID, child.Run, one.ID)

@@ -150,6 +150,11 @@ func (s *Service) expire(id string) error {
 func (c *change) lose(r *run, why *api.Error) error {
 	r.d.Lost++
 	if r.State == api.RunStopping || !r.d.Blueprint.Retry || r.d.Lost > mostLost {
+		if r.d.Lost > mostLost {
+			told := *why
+			told.Message += fmt.Sprintf("; it was begun %d times and is not done again", r.d.Lost)
+			why = &told
+		}
 		return c.fail(r, why)
 	}
 	r.Until = c.now.Add(c.s.bounds.Load().Match)

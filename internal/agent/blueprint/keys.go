@@ -50,7 +50,7 @@ var blueprintTable = config.Table[draft]{
 	config.Put("scope", func(d *draft) *map[string]string { return &d.Scope }, scopeValue, "defaults of scope values: the model never sees them, and runs that the agent starts inherit them"),
 	config.Put("agents", func(d *draft) *[]string { return &d.Agents }, config.Patterns(`["worker-*"]`, "an agent's name", true).Unless("none").Then(count[[]string](mostTexts)), "the agents that it may start"),
 	config.Put("limits", func(d *draft) *Limits { return &d.Limits }, config.Map(limitsTable, nil), "bounds of what it starts, below those of the config"),
-	config.Put("on_runner_lost", func(d *draft) *bool { return &d.Retry }, lostValue, "what follows when the runner of a run is lost: the run fails, or another runner does it again"),
+	config.Put("on_runner_lost", func(d *draft) *bool { return &d.Retry }, lostValue, "what follows when the runner of a run is lost: the run fails, or a runner does it again, three times at most"),
 	config.Put("tags", func(d *draft) *[]string { return &d.Tags }, names("[internal]", "a tag"), "words by which agents are listed"),
 	config.Put("color", func(d *draft) *string { return &d.color }, line("blue"), "has no meaning here; Claude Code shows an agent in it"),
 	config.Put("type", func(d *draft) *string { return &d.kind }, config.OneOf("autonomous", "procedural").Unless("`autonomous`"), "`procedural` is short for `executor: procedural`"),

@@ -73,12 +73,12 @@ func TestFit(t *testing.T) {
 func TestFailed(t *testing.T) {
 	long := strings.Repeat("words\n", 2000) + "the end"
 	for want, exit := range map[string]Exit{
-		"<nil>":                                  {},
-		"exited with status 3: why":              {Status: 3, Stderr: []byte("why\n")},
-		"was killed by SIGTERM":                  {Status: 143, Signal: "TERM"},
-		"its exit status is not known":           {Status: -1},
-		"exited with status 4: words":            {Status: 4, Stderr: []byte(long)},
-		"exited with status 5: odd \uFFFD bytes": {Status: 5, Stderr: []byte("odd \xff bytes")},
+		"<nil>":                     {},
+		"exited with status 3: why": {Status: 3, Stderr: []byte("why\n")},
+		"was killed by SIGTERM":     {Status: 143, Signal: "TERM"},
+		"exit status of the executor is not known": {Status: -1},
+		"exited with status 4: words":              {Status: 4, Stderr: []byte(long)},
+		"exited with status 5: odd \uFFFD bytes":   {Status: 5, Stderr: []byte("odd \xff bytes")},
 	} {
 		err := fmt.Sprint(Failed(exit))
 		if testkit.Has(t, "the error", err, want); len(err) > 3<<10 {

@@ -23,7 +23,7 @@ func Failed(exit Exit) error {
 		how = fmt.Sprintf("the executor was killed by SIG%s", exit.Signal)
 	case exit.Status < 0:
 		kind = api.KindInfrastructure
-		how = "the executor was killed together with the shell that ran it, so its exit status is not known"
+		how = "the exit status of the executor is not known: it was killed together with the shell that ran it, or the gateway's disk was full when it ended"
 	default:
 		how = fmt.Sprintf("the executor exited with status %d", exit.Status)
 	}
