@@ -236,6 +236,9 @@ func TestSessionDiskFull(t *testing.T) {
 				}
 			}
 			full("a put on "+shelf.server, err)
+			if e := kindOf(err); shelf.server != "prog" && (e == nil || e.Kind != api.KindInfrastructure) {
+				t.Errorf("a put on %s on a full disk is told as %+v, and is no failure of the tool", shelf.server, e)
+			}
 		}
 	}
 	_, err := w.c.Fork(t.Context(), first.id, api.ForkRequest{Count: 50})
