@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -168,16 +169,22 @@ func owner(who identity.Principal) *string {
 	return &who.Name
 }
 
-func (f *Filter) check() error {
+func (f *Filter) check(moves map[string][]string) error {
 	if f.Limit = cmp.Or(f.Limit, 100); f.Limit < 0 || f.Limit > mostList {
 		return control.Invalid("limit must be a number from 1 to %d", mostList)
+	}
+	states := slices.Compact(slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(moves))...))))
+	for _, state := range f.States {
+		if !slices.Contains(states, state) {
+			return control.Invalid("state: %q is none of %s", control.Clip(state), strings.Join(states, ", "))
+		}
 	}
 	return nil
 }
 
 // Runs lists the newest first.
 func (s *Service) Runs(ctx context.Context, who identity.Principal, f Filter) (api.RunList, error) {
-	if err := f.check(); err != nil {
+	if err := f.check(runMoves); err != nil {
 		return api.RunList{}, err
 	}
 	in := store.RunFilter{Owner: owner(who), Session: f.Session, Parent: f.Parent, Agent: f.Agent, States: f.States, Before: f.Before, Limit: f.Limit + 1}
@@ -262,7 +269,7 @@ func after[T any](all []T, before string, limit int, id func(T) string) ([]T, er
 
 // Sessions lists the newest first.
 func (s *Service) Sessions(ctx context.Context, who identity.Principal, f Filter) (api.AgentSessionList, error) {
-	if err := f.check(); err != nil {
+	if err := f.check(sessionMoves); err != nil {
 		return api.AgentSessionList{}, err
 	}
 	var rows []store.AgentSession

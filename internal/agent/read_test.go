@@ -148,6 +148,10 @@ func TestPages(t *testing.T) {
 			refusedWith(t, err, api.KindInvalid, "no run run_none")
 			_, err = r.Sessions(ctx, who, Filter{Before: "ses_none"})
 			refusedWith(t, err, api.KindInvalid, "no agent session ses_none")
+			_, err = r.Runs(ctx, who, Filter{States: []string{api.RunFailed, "finished"}})
+			refusedWith(t, err, api.KindInvalid, `"finished" is none of claimed, completed`)
+			_, err = r.Sessions(ctx, who, Filter{States: []string{api.AgentFinished, api.RunClaimed}})
+			refusedWith(t, err, api.KindInvalid, `"claimed" is none of failed, finished`)
 			_, err = r.Runs(ctx, who, Filter{Limit: mostList + 1})
 			refusedWith(t, err, api.KindInvalid, "limit")
 		}
