@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -128,7 +129,8 @@ class Gateway:
             self._process.wait(PATIENCE)
             return
         for pid in self.holders():  # a gateway that was killed leaves its servers to the next
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it was a part of one before
+                os.kill(pid, signal.SIGKILL)
 
     def holders(self) -> list[int]:
         return holders(self.state)
