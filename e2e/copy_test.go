@@ -248,6 +248,13 @@ added observation {"entity":"ada","text":"plays"}`
 	if err != nil || len(list.Files) != 2 || list.Files[1].Path != "text" || list.Files[1].Size != 3 {
 		t.Errorf("the snapshot lists %+v, %v", list, err)
 	}
+	unused := openSession(t, c, api.NewSession{}).ID
+	if _, err := c.MakeSnapshot(t.Context(), unused, api.SnapshotRequest{Name: "unused"}); err != nil {
+		t.Fatal(err)
+	}
+	if list, err = c.ListFiles(t.Context(), unused, "workspace", "", "unused", true); err != nil || len(list.Files) != 0 {
+		t.Errorf("a snapshot from before the workspace was used lists %+v, %v", list, err)
+	}
 	if is := steps(); is != was {
 		t.Errorf("reading added %d steps", is-was)
 	}

@@ -242,7 +242,8 @@ func FileError(place, at string, err error) error {
 	return e
 }
 
-// SpaceOf shows the workspace of a snapshot, for as long as use takes.
+// SpaceOf shows the workspace of a snapshot, for as long as use takes. One that was made
+// before the workspace was used has nothing in it, as Diff says, too.
 func (r *Registry) SpaceOf(ctx context.Context, snapshot string, use func(workspace.FS) error) error {
 	giveBack, err := r.useSnapshot(snapshot)
 	if err != nil {
@@ -254,7 +255,7 @@ func (r *Registry) SpaceOf(ctx context.Context, snapshot string, use func(worksp
 		return noSnapshot(snapshot)
 	}
 	if snap.Workspace == nil {
-		return &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: fmt.Sprintf("snapshot %s has no workspace", snapshot)}
+		return r.o.Workspaces.ViewEmpty(use)
 	}
 	return r.o.Workspaces.View(*snap.Workspace, use)
 }

@@ -62,14 +62,14 @@ func TestHTTPFailures(t *testing.T) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 		}},
-		{name: "too large", want: []string{"infrastructure: ", "larger than the limit"}, handle: func(w http.ResponseWriter, _ *http.Request, m message) {
+		{name: "too large", want: []string{"infrastructure: ", "larger than the limit", "; limits.message can raise that"}, handle: func(w http.ResponseWriter, _ *http.Request, m message) {
 			answer(w, m, `{"x":"%s"}`, huge)
 		}},
-		{name: "too large, and says so", want: []string{"infrastructure: ", "larger than the limit"}, handle: func(w http.ResponseWriter, _ *http.Request, m message) {
+		{name: "too large, and says so", want: []string{"infrastructure: ", "larger than the limit", "; limits.message can raise that"}, handle: func(w http.ResponseWriter, _ *http.Request, m message) {
 			w.Header().Set("Content-Length", "104857600")
 			answer(w, m, `{"x":"%s"}`, huge)
 		}},
-		{name: "too large, without an end", want: []string{"infrastructure: ", "larger than the limit"}, handle: func(w http.ResponseWriter, r *http.Request, m message) {
+		{name: "too large, without an end", want: []string{"infrastructure: ", "larger than the limit", "; limits.message can raise that"}, handle: func(w http.ResponseWriter, r *http.Request, m message) {
 			w.Header().Set("Content-Type", "application/json")
 			for r.Context().Err() == nil {
 				if _, err := io.WriteString(w, huge[:1<<16]); err != nil {
@@ -77,7 +77,7 @@ func TestHTTPFailures(t *testing.T) {
 				}
 			}
 		}},
-		{name: "too large in events", want: []string{"infrastructure: ", "larger than the limit"}, handle: func(w http.ResponseWriter, _ *http.Request, m message) {
+		{name: "too large in events", want: []string{"infrastructure: ", "larger than the limit", "; limits.message can raise that"}, handle: func(w http.ResponseWriter, _ *http.Request, m message) {
 			stream(w)("data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"x\":\"%s\"}}\n\n", m.id, huge)
 		}},
 		{name: "garbage in events, then the answer", want: []string{`{"ok":1}`}, handle: func(w http.ResponseWriter, _ *http.Request, m message) {

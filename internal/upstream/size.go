@@ -12,7 +12,7 @@ type sizeError struct{ error }
 func (e sizeError) Unwrap() error { return e.error }
 
 func tooLarge(server string, err error) error {
-	return sizeError{failure(api.KindInfrastructure, server, false, "%v", err)}
+	return sizeError{failure(api.KindInfrastructure, server, false, "%v; limits.message can raise that", err)}
 }
 
 // TooLarge reports whether a call failed because of the size of its answer. The

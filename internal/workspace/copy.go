@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/layer"
 )
 
 // Limits bound what is copied at once. Zero fields bound nothing.
@@ -288,6 +290,11 @@ func (s *Store) View(f Frozen, use func(FS) error) error {
 		return use(from)
 	}
 	return s.withTree(f.Layer, func(t *treeFS) error { return use(t) })
+}
+
+// ViewEmpty shows a workspace in which there is nothing.
+func (s *Store) ViewEmpty(use func(FS) error) error {
+	return s.withTree(layer.Ref{}, func(t *treeFS) error { return use(t) })
 }
 
 // What can have become of a name.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -58,6 +59,27 @@ def fault_server(**more: Any) -> dict[str, Any]:
     return entry | {"fork": "fresh", "policy": {"retry": {"attempts": 1}}} | more
 
 
+def boxed_server() -> dict[str, Any]:
+    """The server `box`, in a sandbox; none where this machine has no sandboxes."""
+    if not sys.platform.startswith("linux") or not Path(tine_binary()).with_name("tine-sandbox").exists():
+        return {}
+    return {"box": {"builtin": "rlm"}}
+
+
+def holders(folder: Path) -> list[int]:
+    """The processes that have a file in a folder open, or its name in their arguments: gateways, and their servers."""
+    out = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            links = [os.readlink(link) for link in (entry / "fd").iterdir()]
+            arguments = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if any(link.startswith(str(folder)) for link in links) or os.fsencode(folder) in arguments:
+            out.append(int(entry.name))
+    return out
+
+
 class Gateway:
     """A `tine serve` that can be killed and started again at the same address."""
 
@@ -107,19 +129,11 @@ class Gateway:
             self._process.wait(PATIENCE)
             return
         for pid in self.holders():  # a gateway that was killed leaves its servers to the next
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it was a part of one before
+                os.kill(pid, signal.SIGKILL)
 
     def holders(self) -> list[int]:
-        """The processes that have a file of the state folder open: servers do."""
-        out = []
-        for entry in Path("/proc").glob("[0-9]*"):
-            try:
-                links = [os.readlink(link) for link in (entry / "fd").iterdir()]
-            except OSError:
-                continue
-            if any(link.startswith(str(self.state)) for link in links):
-                out.append(int(entry.name))
-        return out
+        return holders(self.state)
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -23,6 +26,30 @@ async def main():
     if sys.argv[2] == "exit":
         return
     await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+# Its gateway is killed, and then it ends, in one of three ways.
+KILLED = """
+import asyncio, json, os, signal, sys, tineworld
+from pathlib import Path
+async def main():
+    async with tineworld.local(json.loads(sys.argv[1]), patience=1) as t:
+        async with t.open() as w:
+            for fork in [w, *await w.fork(1)]:
+                await fork.call("fault__count")
+                if "box" in sys.argv[1]:
+                    await fork.call("box__rlm_exec", code="1")
+            [record] = Path(os.environ["TMPDIR"]).glob("tineworld-*/state/gateway.json")
+            gateway = json.loads(record.read_bytes())["pid"]
+            watch = int(Path(f"/proc/{gateway}/stat").read_text().rpartition(")")[2].split()[1])
+            os.kill(gateway, signal.SIGKILL)
+            print("killed", flush=True)
+            sys.stdin.readline()
+            if sys.argv[2] == "shell":
+                os.kill(watch, signal.SIGKILL)
+            if sys.argv[2] == "program":
+                os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(main())
 """
 
@@ -110,3 +137,54 @@ async def test_it_ends_with_the_program(tmp_path: Path, how: str) -> None:
 
     await rig.eventually("the gateway is gone, and its temporary folder", gone)
     assert (tmp_path / "state").is_dir(), "a state folder of the caller's stays"
+
+
+@pytest.mark.parametrize("ends", ["block", "program", "shell"])
+async def test_a_gateway_that_was_killed_leaves_nothing(tmp_path: Path, ends: str) -> None:
+    """Neither servers nor sandboxes nor the folder, also where the program is killed after it, or the shell between them."""
+    if not sys.platform.startswith("linux"):
+        rig.lacking("processes are counted in /proc")
+    config = json.dumps({"servers": {"fault": rig.fault_server()} | rig.boxed_server()})
+    environment = os.environ | {"TINE_BIN": rig.tine_binary(), "TMPDIR": str(tmp_path)}
+    argv = [sys.executable, "-c", KILLED, config, ends]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as program:
+        assert program.stdout is not None and program.stdout.readline() == b"killed\n"
+        [folder] = tmp_path.glob("tineworld-*")
+        for server in ("fault", *rig.boxed_server()):
+            left = [rig.holders(one) for one in (folder / "state" / "instances").glob(f"{server}-*")]
+            assert sum(map(bool, left)) == 2, f"two instances of {server} outlive the gateway"
+        program.communicate(b"\n")
+    assert program.returncode == (-signal.SIGKILL if ends == "program" else 0)
+
+    async def gone() -> bool:
+        return rig.holders(folder) == [] and not folder.exists()
+
+    await rig.eventually("nothing is left", gone)
+
+
+async def test_what_a_killed_gateway_left_and_can_not_be_ended_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    config = tmp_path / "mine.yaml"
+    right = json.dumps({"listen": "127.0.0.1:0", "servers": {"fault": rig.fault_server()}})
+    config.write_text(right)
+    t = await tineworld.local(config, binary=rig.tine_binary(), patience=0.1)
+    await (await t.open()).call("fault__count")
+    [folder] = tmp_path.glob("tineworld-*")
+    record = folder / "state" / "gateway.json"
+    os.kill(json.loads(record.read_bytes())["pid"], signal.SIGKILL)
+    config.write_text("nonsense: 1")
+    await t.close()
+    assert rig.holders(folder / "state"), "its server runs on"
+    told = caplog.messages[-1]
+    assert 'unknown key "nonsense"' in told and f"remove {folder}: " in told
+    config.write_text(right)
+    with subprocess.Popen(shlex.split(told.rpartition(f"remove {folder}: ")[2]), stdout=subprocess.DEVNULL) as again:
+
+        async def serves() -> bool:
+            return bool(json.loads(record.read_bytes())["pid"] == again.pid)
+
+        await rig.eventually("the command of the warning serves", serves)
+        again.terminate()
+    assert rig.holders(folder) == []

@@ -7,7 +7,7 @@ from typing import Any
 
 from ._features import Features
 from ._wire import LINES, Ask, Wire, encode, new_key
-from .errors import BrokenOff, Infrastructure, Invalid, Lost, TineError, from_api
+from .errors import BrokenOff, Infrastructure, Invalid, Lost, Refused, TineError, from_api
 
 ROUTE = "/v1/batch"
 # Of one request: the gateway's own bound, and half of the bytes that a gateway takes by default.
@@ -64,6 +64,10 @@ async def _part(wire: Wire, encoded: Sequence[bytes], calls: bool, atomic: bool)
 
     try:
         await wire.exchange(ask, read)
+    except Refused as error:
+        if error.status != 413 or len(encoded) > 1:
+            raise
+        heard[0] = error  # an item that is too large by itself is refused, and not the others
     except BrokenOff as error:
         if not calls:
             raise

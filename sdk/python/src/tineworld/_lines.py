@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from . import _json
 from .errors import Infrastructure
 
 
@@ -33,7 +33,7 @@ async def split(chunks: AsyncIterator[bytes], longest: int) -> AsyncIterator[byt
 def decode(line: bytes, what: str) -> dict[str, Any]:
     """Reads one line, which must be an object."""
     try:
-        value = json.loads(line)
+        value = _json.loads(line)
     except ValueError as error:
         raise Infrastructure(f"{what}: a line of the answer is not JSON ({error}); check the URL") from None
     if not isinstance(value, dict):

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from . import _batch, result
+from . import _batch, messages, result
 from ._features import Features
 from ._opening import Cleanups
 from ._session import Spec
@@ -78,8 +78,10 @@ class Many(ABC):
         the failure stands in the place of the result."""
         for world, _, _ in calls:
             world._usable()
-        items = [{"call": world._request(tool, arguments)} for world, tool, arguments in calls]
-        outcomes = await _batch.send(self.wire, self.features, items)
+        unfit = {i: why for i, (_, tool, arguments) in enumerate(calls) if (why := messages.unfit(tool, arguments))}
+        items = [{"call": world._request(tool, arguments)} for i, (world, tool, arguments) in enumerate(calls) if i not in unfit]
+        made = iter(await _batch.send(self.wire, self.features, items))
+        outcomes = [Invalid(unfit[i]) if i in unfit else next(made) for i in range(len(calls))]
         out: list[Result | WorldFailed] = []
         for (world, tool, _), outcome in zip(calls, outcomes, strict=True):
             try:

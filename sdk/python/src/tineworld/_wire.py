@@ -23,7 +23,7 @@ from typing import IO, Any, TypeVar
 import aiohttp
 from yarl import URL
 
-from . import _lines, _programs
+from . import _json, _lines, _programs
 from ._address import Address
 from .errors import BrokenOff, Infrastructure, Invalid, NoGateway, Refused, TineError, from_api
 
@@ -68,6 +68,8 @@ def encode(value: Any) -> bytes:
         return _encoder.encode(value).encode()
     except (TypeError, ValueError) as error:
         raise Invalid(f"what was given is not JSON: {error}") from None
+    except RecursionError:
+        raise Invalid("what was given is not JSON: it is nested too deep") from None
 
 
 @lru_cache(maxsize=4096)
@@ -189,7 +191,7 @@ class Wire:
         if answer.status == 204 or not raw:
             return None
         try:
-            return json.loads(raw)
+            return _json.loads(raw)
         except ValueError as error:
             raise Infrastructure(f"{self._what(ask)}: the answer is not that of Tine's control API ({error}); check the URL") from None
 
@@ -217,7 +219,7 @@ class Wire:
         """The error of an answer outside of 2xx."""
         raw = await answer.content.read(1 << 20)
         try:
-            body = json.loads(raw)
+            body = _json.loads(raw)
         except ValueError:
             body = None
         what, status = self._what(ask), f"{answer.status} {answer.reason}"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -18,24 +20,54 @@ from ._opening import Opening
 from .client import Options, Tine
 from .errors import Infrastructure, Invalid, TineError
 
+log = logging.getLogger("tineworld")
+
 _START = 60.0  # seconds
 _STOP = 30.0
 
 # The shell waits for the gateway, and ends it when standard input ends: that is when this program
 # closes it, and when this program dies, however that happens. Then it removes the temporary folder,
-# but not that of a gateway that ended by itself: its log is read.
+# but not that of a gateway that did not start: its log is read.
+#
+# A gateway that was killed leaves its servers running, for the next one on the same state. So it is
+# started once more, when this program ends: it adopts them, and ends them with itself. A shell that
+# finds `serves` does this alone. Where it can't be done the folder stays, with `left` in it.
 _WATCH = """
-folder=$1
-shift
+folder=$1 record=$2
+shift 2
 exec 3<&0
-"$@" </dev/null 3<&- &
-gateway=$!
-{ read -r _; : >"$folder/closed"; kill -TERM $gateway; } <&3 2>/dev/null &
-watch=$!
-wait $gateway
-code=$?
-kill $watch 2>/dev/null
-[ -e "$folder/closed" ] && rm -rf "$folder"
+code=1
+if [ ! -e "$folder/serves" ]; then
+    "$@" </dev/null 3<&- &
+    gateway=$!
+    { read -r _; : >"$folder/closed"; [ -e "$folder/ended" ] || kill -TERM $gateway; } <&3 2>/dev/null &
+    watch=$!
+    wait $gateway
+    code=$?
+    : >"$folder/ended"
+    if [ -e "$folder/serves" ]; then
+        wait $watch
+    else
+        kill $watch 2>/dev/null
+    fi
+fi
+if [ $code != 0 ] && [ -e "$folder/serves" ]; then
+    "$@" </dev/null 3<&- &
+    gateway=$!
+    tries=0
+    while [ $tries -lt 600 ] && kill -0 $gateway 2>/dev/null; do
+        known=
+        read -r known 2>/dev/null <"$record"
+        case $known in *"\\"pid\\":$gateway"[,}]*) break ;; esac
+        tries=$((tries + 1))
+        command -p sleep 0.1
+    done
+    kill -TERM $gateway
+    wait $gateway
+    code=$?
+    [ $code = 0 ] || : >"$folder/left"
+fi
+[ -e "$folder/closed" ] && [ ! -e "$folder/left" ] && command -p rm -rf "$folder"
 exit $code
 """
 
@@ -82,6 +114,8 @@ class Gateway:
         self._given_state = state
         self._program = binary
         self._folder: Path | None = None
+        self._record: Path | None = None
+        self._serve: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> tuple[str, str]:
@@ -89,17 +123,9 @@ class Gateway:
         folder = self._folder = Path(tempfile.mkdtemp(prefix="tineworld-"))
         state = Path(self._given_state).absolute() if self._given_state else folder / "state"
         config = self._write(folder)
-        argv = [self._program, "serve", "--listen", "127.0.0.1:0", "--state", str(state), "--config", str(config)]
-        with open(folder / "gateway.log", "wb") as log:
-            process = self._process = subprocess.Popen(
-                ["/bin/sh", "-c", _WATCH, "tineworld", str(folder), *argv],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                env=_programs.environment(),
-                start_new_session=True,  # Ctrl-C is for this program, which then ends the gateway
-            )
-        record = state / "gateway.json"
+        record = self._record = state / "gateway.json"
+        self._serve = [self._program, "serve", "--listen", "127.0.0.1:0", "--state", str(state), "--config", str(config)]
+        process = self._process = self._watch()
         before = record.stat().st_mtime_ns if record.exists() else None
         loop = asyncio.get_running_loop()
         end = loop.time() + _START
@@ -108,9 +134,22 @@ class Gateway:
                 raise self._ended(process.returncode, config)
             if record.exists() and record.stat().st_mtime_ns != before:
                 known = json.loads(record.read_bytes())
+                (folder / "serves").touch()
                 return str(known["url"]).rstrip("/"), str(known.get("token") or "")
             await asyncio.sleep(0.02)
         raise Infrastructure(f"{self._program} serve did not serve within {_START:g} s: {self._log()}")
+
+    def _watch(self) -> subprocess.Popen[bytes]:
+        assert self._folder is not None
+        with open(self._folder / "gateway.log", "ab") as output:
+            return subprocess.Popen(
+                ["/bin/sh", "-c", _WATCH, "tineworld", str(self._folder), str(self._record), *self._serve],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                env=_programs.environment(),
+                start_new_session=True,  # Ctrl-C is for this program, which then ends the gateway
+            )
 
     def _write(self, folder: Path) -> Path:
         """The config's path."""
@@ -147,17 +186,43 @@ class Gateway:
     async def stop(self) -> None:
         """Ends the gateway and the servers that it started, and removes its temporary folder."""
         process, self._process = self._process, None
-        if process is not None:
-            assert process.stdin is not None
-            process.stdin.close()
-            try:
-                await asyncio.to_thread(process.wait, _STOP)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, 9)
-                await asyncio.to_thread(process.wait)
-        folder, self._folder = self._folder, None
-        if folder is not None:
+        if process is None:
+            self._remove()
+            return
+        try:
+            code = await _wait(process)
+            if code < 0 and self._served():  # the shell was killed, too
+                await _wait(self._watch())
+        except subprocess.TimeoutExpired:
+            log.warning("the gateway of local() still stops after %g s; it goes on by itself, and then removes %s", _STOP, self._folder)
+            return
+        self._remove()
+
+    def _served(self) -> bool:
+        return self._folder is not None and (self._folder / "serves").exists()
+
+    def _remove(self) -> None:
+        """Removes the temporary folder, unless servers are left that only a gateway on this state can end."""
+        folder = self._folder
+        if folder is None:
+            return
+        if (folder / "left").exists():
+            log.warning(
+                "the gateway of local() was killed and did not start again to end its servers, which may still run: %s; "
+                "start it and stop it with Ctrl-C, then remove %s: %s",
+                self._log(),
+                folder,
+                shlex.join(self._serve),
+            )
+        else:
             shutil.rmtree(folder, ignore_errors=True)
+        self._folder = None
+
+
+async def _wait(process: subprocess.Popen[bytes]) -> int:
+    assert process.stdin is not None
+    process.stdin.close()
+    return await asyncio.to_thread(process.wait, _STOP)
 
 
 def _yaml(config: Mapping[str, Any]) -> str:

@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from . import _json
 from .errors import Invalid
 from .result import Result
 
@@ -79,7 +79,8 @@ def said(message: Any) -> str:
     if isinstance(content, str):
         return content
     blocks = [_plain(block) for block in content] if isinstance(content, (list, tuple)) else []
-    return "".join(str(block.get("text") or "") for block in blocks if isinstance(block, Mapping) and block.get("type") == "text")
+    texts = [block.get("text") for block in blocks if isinstance(block, Mapping) and block.get("type") == "text"]
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def tool_calls(message: Any) -> tuple[MessageFormat, list[ToolCall]]:
@@ -87,7 +88,7 @@ def tool_calls(message: Any) -> tuple[MessageFormat, list[ToolCall]]:
     dict, or the object that a model's client returned."""
     plain = _plain(message)
     if not isinstance(plain, Mapping) or plain.get("role", "assistant") != "assistant":
-        raise Invalid(f"act() takes an assistant's message of OpenAI's or Anthropic's API, not {str(plain)[:200]}")
+        raise Invalid(f"act() takes an assistant's message of OpenAI's or Anthropic's API, not {_shown(plain)}")
     content = plain.get("content")
     asked = plain.get("tool_calls")
     if asked:
@@ -104,25 +105,46 @@ def tool_calls(message: Any) -> tuple[MessageFormat, list[ToolCall]]:
 def _plain(value: Any) -> Any:
     """A model of pydantic as a dict; anything else as it is."""
     dump = getattr(value, "model_dump", None)
-    return dump() if callable(dump) else value
+    if not callable(dump):
+        return value
+    try:
+        return dump()
+    except (ValueError, RecursionError):  # something in it is nested too deep
+        return dict(value)
+
+
+def _shown(value: Any) -> str:
+    try:
+        return str(value)[:200]
+    except RecursionError:
+        return f"a {type(value).__name__} that is nested too deep"
 
 
 def _openai_call(call: Any) -> ToolCall:
-    function = call.get("function") if isinstance(call, Mapping) else None
+    function = _plain(call.get("function")) if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping):
-        raise Invalid(f"a tool call without a function can't be made: {str(call)[:200]}")
-    name, given = str(function.get("name")), function.get("arguments")
-    if isinstance(given, str):
-        try:
-            given = json.loads(given) if given.strip() else {}
-        except ValueError as error:
-            return ToolCall(str(call.get("id")), name, f"the arguments of {name} are not JSON: {error}", function["arguments"])
-    return _tool_call(str(call.get("id")), name, given)
+        raise Invalid(f"a tool call without a function can't be made: {_shown(call)}")
+    id, name, given = str(call.get("id")), str(function.get("name")), function.get("arguments")
+    if not isinstance(given, str):
+        return _tool_call(id, name, given)
+    try:
+        arguments = _object(_json.loads(given) if given.strip() else {}, name)
+    except ValueError as error:
+        arguments = f"the arguments of {name} are not JSON: {error}"
+    return ToolCall(id, name, arguments, given if isinstance(arguments, str) else "")
 
 
 def _tool_call(id: str, name: str, given: Any) -> ToolCall:
     arguments = _object(given, name)
-    return ToolCall(id, name, arguments, "" if isinstance(arguments, dict) else json.dumps(given, ensure_ascii=False, default=str))
+    return ToolCall(id, name, arguments, "" if isinstance(arguments, dict) else _written(given))
+
+
+def _written(given: Any) -> str:
+    """A value as JSON, or as near to it as can be."""
+    try:
+        return _json.dumps(given)
+    except (TypeError, ValueError):
+        return _shown(given)
 
 
 def _object(given: Any, name: str) -> dict[str, Any] | str:
@@ -130,11 +152,19 @@ def _object(given: Any, name: str) -> dict[str, Any] | str:
         return {}
     if not isinstance(given, Mapping):
         return f"the arguments of {name} are not an object"
+    return unfit(name, given) or dict(given)
+
+
+def unfit(name: str, arguments: Mapping[str, Any]) -> str:
+    """Why arguments that a model wrote can't be sent; empty where they can. Values of other types than JSON
+    has are not the model's."""
     try:
-        json.dumps(given, allow_nan=False)
+        _json.dumps(arguments, allow_nan=False)
     except ValueError as error:
         return f"the arguments of {name} are not JSON: {error}"
-    return dict(given)
+    except TypeError:
+        return ""
+    return f"the arguments of {name} are nested deeper than {_json.DEEPEST} levels" if _json.too_deep(arguments) else ""
 
 
 def answers(format: MessageFormat, results: Sequence[tuple[str, Result]]) -> list[Message]:
@@ -156,7 +186,7 @@ def as_text(result: Result) -> str:
     """A result for a model that reads text alone. What is not text is named in brackets."""
     parts = [_item_text(item) for item in result.content]
     if not parts and result.data is not None:
-        return json.dumps(result.data, ensure_ascii=False)
+        return _written(result.data)
     return "\n".join(parts)
 
 

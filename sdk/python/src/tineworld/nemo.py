@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from . import _adapters, client, messages
+from . import _adapters, _json, client, messages
 from .errors import WorldFailed
 from .world import Timeouts, World
 
@@ -113,7 +113,10 @@ class WorldResourcesServer(SimpleResourcesServer):
         """Calls a tool. What the world's failure says is an answer here, too: agents show it to the model and
         go on, until `/verify` fails."""
         world = self._world(request)
-        given = await request.json()
+        try:
+            given = _json.loads(await request.body())
+        except ValueError as error:
+            return Response(f"the arguments of {tool} are not JSON: {error}", media_type="text/plain")
         own = (self._names or {}).get(tool, tool)
         if not isinstance(given, dict):
             return Response(f"the arguments of {tool} are not an object", media_type="text/plain")

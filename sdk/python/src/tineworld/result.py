@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import _json
 from .errors import Infrastructure, TineError, from_api
 
 
@@ -41,7 +41,7 @@ class Result:
     def json(self) -> Any:
         """The text, read as JSON."""
         try:
-            return json.loads(self.text)
+            return _json.loads(self.text)
         except ValueError as error:
             raise TineError(f"the answer of {self.tool} is not JSON ({error}): {self.text[:200]!r}") from None
 

@@ -106,6 +106,8 @@ class IntermediaryMCPClient:
             self._failed[rk_session_id] = Lost(f"{tool_name} in {rk_session_id}: {error}")
             raise self._failed[rk_session_id] from error
         except WorldFailed as error:
+            if error.status == 413:  # the arguments are too large
+                return {"content": [{"type": "text", "text": error.message}], "isError": True}
             self._failed[rk_session_id] = error
             raise
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
-from . import messages, result
+from . import _json, messages, result
 from .errors import Invalid, TineError
 from .messages import Message, MessageFormat
 
@@ -215,7 +214,10 @@ class _Turn:
 def _arguments(s: Step) -> dict[str, Any]:
     if s.get("journal") == "meta":
         raise _incomplete(s, "arguments", "the journal keeps only that it was made")
-    return dict(s.get("arguments") or {})
+    arguments = dict(s.get("arguments") or {})
+    if _json.too_deep(arguments):
+        raise TineError(f"the arguments of call {s['id']} of {s['name']!r} are nested deeper than {_json.DEEPEST} levels and make no message; drop the rollout")
+    return arguments
 
 
 def _answer(s: Step, name: str) -> result.Result:
@@ -241,7 +243,7 @@ def _asked(format: MessageFormat, calls: Sequence[messages.ToolCall], text: str)
 
 
 def _openai(call: messages.ToolCall) -> dict[str, Any]:
-    given = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
+    given = call.arguments if isinstance(call.arguments, str) else _json.dumps(call.arguments)
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": given}}
 
 
@@ -249,5 +251,5 @@ def _anthropic(call: messages.ToolCall) -> dict[str, Any]:
     given: Any = call.arguments
     if isinstance(given, str):  # unusable ones, as JSON where they are
         with contextlib.suppress(ValueError):
-            given = json.loads(given)
+            given = _json.loads(given)
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": given}

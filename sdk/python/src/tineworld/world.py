@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import messages, result, trajectory
+from . import _json, messages, result, trajectory
 from ._features import MissingFeature
 from ._opening import Opening
 from ._places import Places
@@ -26,6 +26,7 @@ log = logging.getLogger("tineworld")
 #: What becomes of a call that takes too long: a failure of the world, or a result that is scored.
 Timeouts = Literal["drop", "score"]
 _GRACE = 10.0  # what the gateway may take to say that a call took too long
+_NOTED = 1 << 19  # characters of arguments that could not be used, in the trajectory; an annotation has 8 MiB at most
 
 
 class World(Places):
@@ -91,6 +92,8 @@ class World(Places):
             if self._tine.features.takes("CallRequest", "timeout"):
                 body["timeout"] = f"{max(1, round(timeout * 1000))}ms"
                 guard += _GRACE
+        if why := messages.unfit(tool, arguments):
+            return result.failed(tool, "invalid", why)
         ask = Ask("POST", ("v1", "call"), body=encode(body))
         sent = self._tine.wire.exchange(ask, lambda got: self._tine.wire.read_json(ask, got))
         try:
@@ -101,7 +104,7 @@ class World(Places):
                     answer = await sent
         except TimeoutError:
             raise Timeout(f"{tool} in {self.id}: no result within {timeout:g} s; it may have taken effect") from None
-        except (Invalid, ToolFailed, BrokenOff) as error:
+        except (Invalid, ToolFailed, BrokenOff, Refused) as error:
             return self._told(tool, error)
         if not isinstance(answer, dict):
             raise Infrastructure(f"{self._tine.url} answered a call of {tool} without a result")
@@ -119,6 +122,8 @@ class World(Places):
                 return result.failed(tool, "invalid", error.message, error.call)
             case ToolFailed():
                 return result.failed(tool, "tool", error.message, error.call)
+            case Refused() if error.status == 413:
+                return result.failed(tool, "invalid", f"the arguments of {tool} are too large: {error.message}")
             case BrokenOff():
                 raise Lost(f"{tool} in {self.id}: {error}") from error
         raise error
@@ -143,14 +148,22 @@ class World(Places):
                 part["text"] = text
             name = self._names.get(call.name, call.name)
             if isinstance(call.arguments, str):
-                await self._note(part["name"], trajectory.TURN, part | {"arguments": call.given, "answer": call.arguments})
+                await self._unmade(part, call.given, call.arguments)
                 done.append((call.id, result.failed(name, "invalid", call.arguments)))
             else:
                 got = await self._play(name, call.arguments, timeout, part)
                 if got.call and not got.raw:  # not its server's answer, which the trajectory has
                     await self._note(part["name"], trajectory.ANSWER, messages.as_text(got), call=got.call)
+                elif got.kind == "invalid" and not got.raw:  # the trajectory does not have the call
+                    await self._unmade(part, _json.dumps(call.arguments), messages.as_text(got))
                 done.append((call.id, got))
         return messages.answers(form, done)
+
+    async def _unmade(self, part: Mapping[str, Any], given: str, answer: str) -> None:
+        """Writes a call that was not made into the trajectory."""
+        if len(given) > _NOTED:
+            given = f"{given[:_NOTED]}... ({len(given)} characters)"
+        await self._note(str(part["name"]), trajectory.TURN, {**part, "arguments": given, "answer": answer})
 
     async def _note(self, name: str, key: str, value: Any, *, call: str | None = None) -> None:
         """Writes what the model read of a call that was not made, or was a mistake, into the trajectory."""

@@ -43,6 +43,7 @@ def test_the_example(clients: Any) -> None:
         assert one.post("/seed_session", json=ROW).status_code == 200
         assert "Successfully" in one.post("/files__write_file", json={"path": "a.txt", "content": "4"}).text
         assert "invented" in one.post("/invented", json={}).text
+        assert "are not JSON" in one.post("/files__write_file", content="[" * 100_000).text
         assert "the tool's own error" in one.post("/fault__fail", json={}).text
         assert "the server's own trouble" in one.post("/fault__break_off", json={}).text
         done = verify(one)
