@@ -47,9 +47,10 @@ async def test_numbers_that_are_not_of_json(t: tineworld.Tine) -> None:
             await w.annotate(token_ids=[1, 2], logprobs=[-0.5, -math.inf])
         with pytest.raises(tineworld.Invalid, match="reward is nan"):
             await w.annotate(reward=math.nan)
-        for unusable in (math.nan, half):
-            with pytest.raises(tineworld.Invalid, match="not JSON"):
-                await w.call("files__write_file", path="a", content=unusable)
+        with pytest.raises(tineworld.Invalid, match="not JSON"):
+            await w.call("files__write_file", path="a", content=half)
+        none = await w.call("files__write_file", path="a", content=math.nan)  # as a model may have written it
+        assert none.kind == "invalid" and "not JSON" in none.text
 
 
 async def test_a_call_without_an_id_is_not_taken_for_the_whole_world(t: tineworld.Tine) -> None:
