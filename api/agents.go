@@ -126,9 +126,12 @@ type Run struct {
 	ProjectDir string            `json:"project_dir,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	Runner     string            `json:"runner,omitempty"`
-	Created    time.Time         `json:"created"`
-	Started    time.Time         `json:"started,omitzero"`
-	Ended      time.Time         `json:"ended,omitzero"`
+	// WaitsFor is what a pending run waits for, in the answer to GET /v1/runs/{run}; empty
+	// where a runner is about to claim it.
+	WaitsFor string    `json:"waits_for,omitempty"`
+	Created  time.Time `json:"created"`
+	Started  time.Time `json:"started,omitzero"`
+	Ended    time.Time `json:"ended,omitzero"`
 	// StoppedBy is who has stopped a run that is stopping or stopped.
 	StoppedBy string     `json:"stopped_by,omitempty"`
 	Result    *RunResult `json:"result,omitempty"`
