@@ -126,12 +126,17 @@ type Run struct {
 	ProjectDir string            `json:"project_dir,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	Runner     string            `json:"runner,omitempty"`
-	Created    time.Time         `json:"created"`
-	Started    time.Time         `json:"started,omitzero"`
-	Ended      time.Time         `json:"ended,omitzero"`
-	Result     *RunResult        `json:"result,omitempty"`
-	Error      *Error            `json:"error,omitempty"`
-	Usage      *RunUsage         `json:"usage,omitempty"`
+	// WaitsFor is what a pending run waits for, in the answer to GET /v1/runs/{run}; empty
+	// where a runner is about to claim it.
+	WaitsFor string    `json:"waits_for,omitempty"`
+	Created  time.Time `json:"created"`
+	Started  time.Time `json:"started,omitzero"`
+	Ended    time.Time `json:"ended,omitzero"`
+	// StoppedBy is who has stopped a run that is stopping or stopped.
+	StoppedBy string     `json:"stopped_by,omitempty"`
+	Result    *RunResult `json:"result,omitempty"`
+	Error     *Error     `json:"error,omitempty"`
+	Usage     *RunUsage  `json:"usage,omitempty"`
 }
 
 // RunResult is what a run has come to.
@@ -173,6 +178,21 @@ type AgentSession struct {
 type AgentSessionList struct {
 	Sessions []AgentSession `json:"sessions"`
 	Next     string         `json:"next,omitempty"`
+}
+
+// StopRun is the body of POST /v1/runs/{run}/stop, which may be left out.
+type StopRun struct {
+	// Children stops the agents that the run's agent has started, too, and those that they
+	// have started.
+	Children bool `json:"children,omitempty"`
+}
+
+// StoppedRun is the answer to it: the run as it is now, which is stopping where a runner
+// has it.
+type StoppedRun struct {
+	Run
+	// Below are the runs that were stopped with it, the nearest first.
+	Below []Run `json:"below,omitempty"`
 }
 
 // RunTree is a run with the runs that its agent has started.

@@ -73,8 +73,12 @@ func (c *Client) Run(ctx context.Context, id string, wait time.Duration) (*api.R
 	return get[api.Run](ctx, c, v, "v1", "runs", id)
 }
 
-// runWait is how long one request waits for the end of a run.
-const runWait = 30 * time.Second
+const (
+	// runWait is how long one request waits for the end of a run.
+	runWait = 30 * time.Second
+	// runPause is between two of them: a gateway that is ending answers at once.
+	runPause = 250 * time.Millisecond
+)
 
 // WaitRun returns a run when it has ended.
 func (c *Client) WaitRun(ctx context.Context, id string) (*api.Run, error) {
@@ -83,13 +87,32 @@ func (c *Client) WaitRun(ctx context.Context, id string) (*api.Run, error) {
 		if err != nil || api.RunEnded(run.State) {
 			return run, err
 		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(runPause):
+		}
 	}
 }
 
 // StopRun asks a run to end. One that has ended stays as it is.
 func (c *Client) StopRun(ctx context.Context, id string) (*api.Run, error) {
-	var out api.Run
-	if err := c.do(ctx, http.MethodPost, nil, nil, &out, "v1", "runs", id, "stop"); err != nil {
+	out, err := c.stopRun(ctx, id, api.StopRun{})
+	if err != nil {
+		return nil, err
+	}
+	return &out.Run, nil
+}
+
+// StopRunTree asks a run to end, and all runs of agents that its agent has started, and
+// those have started. None of these agents is resumed by the end of another one.
+func (c *Client) StopRunTree(ctx context.Context, id string) (*api.StoppedRun, error) {
+	return c.stopRun(ctx, id, api.StopRun{Children: true})
+}
+
+func (c *Client) stopRun(ctx context.Context, id string, in api.StopRun) (*api.StoppedRun, error) {
+	var out api.StoppedRun
+	if err := c.do(ctx, http.MethodPost, nil, in, &out, "v1", "runs", id, "stop"); err != nil {
 		return nil, err
 	}
 	return &out, nil

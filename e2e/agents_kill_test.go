@@ -96,3 +96,50 @@ func TestAgentOverKill(t *testing.T) {
 	}
 	closeAgents(t, g)
 }
+
+// TestAgentWaitOverKill kills the gateway while commands wait for a run and follow it.
+func TestAgentWaitOverKill(t *testing.T) {
+	t.Parallel()
+	g := newAgents(t, "")
+	if err := g.start(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	type printed struct {
+		out string
+		err error
+	}
+	all := map[string]chan printed{}
+	for _, how := range []string{"--wait", "--follow"} {
+		done := make(chan printed, 1)
+		all[how] = done
+		go func() {
+			out, err := g.tine(t.Context(), "run", "patient", how[2:], "--project-dir", dir, how)
+			done <- printed{out, err}
+		}()
+	}
+	c := g.client(t)
+	if err := eventually(func() error {
+		list, err := c.Runs(t.Context(), client.RunQuery{State: []string{api.RunRunning}})
+		if err == nil && len(list.Runs) < len(all) {
+			err = errors.New("they have not begun")
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	g.kill()
+	if err := g.start(); err != nil {
+		t.Fatal(err)
+	}
+	for how, done := range all {
+		if err := os.WriteFile(filepath.Join(dir, "go-"+how[2:]), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := <-done
+		if got.err != nil || strings.Count(got.out, "done "+how[2:]+"\n") != 1 || how == "--follow" && strings.Count(got.out, "waiting\n") != 1 {
+			t.Errorf("%s printed %q, %v", how, got.out, got.err)
+		}
+	}
+	closeAgents(t, g)
+}

@@ -246,6 +246,41 @@ func TestAgentStop(t *testing.T) {
 	closeAgents(t, g)
 }
 
+// TestAgentStopTree stops an agent by itself, and another one with the agent that it has
+// started.
+func TestAgentStopTree(t *testing.T) {
+	t.Parallel()
+	g := newAgents(t, "")
+	if err := g.start(); err != nil {
+		t.Fatal(err)
+	}
+	c := g.client(t)
+	for _, tree := range []bool{false, true} {
+		lead := startRun(t, c, api.NewRun{Agent: "lead", Prompt: "go"})
+		session := firstText(t, c, lead.ID)
+		list, err := c.Runs(t.Context(), client.RunQuery{Session: session})
+		if err != nil || len(list.Runs) != 1 {
+			t.Fatalf("it has started %+v, %v", list, err)
+		}
+		child := list.Runs[0]
+		firstText(t, c, child.ID)
+		args, want := []string{"runs", "stop", "--wait", lead.ID}, lead.ID+": stopped\n"
+		if tree {
+			args, want = append(args, "--tree"), want+child.ID+": stopped\n"
+		}
+		if out, err := g.tine(t.Context(), args...); err != nil || out != want {
+			t.Errorf("%q printed %q, %v, want %q", args, out, err, want)
+		}
+		if r, err := c.Run(t.Context(), child.ID, 0); err != nil || tree != (r.State == api.RunStopped) || !tree && r.State != api.RunRunning {
+			t.Errorf("with --tree %t the child is %+v, %v", tree, r, err)
+		}
+		if _, err := g.tine(t.Context(), "runs", "show", "--wait", lead.ID); err == nil || !strings.Contains(err.Error(), "was stopped by ") {
+			t.Errorf("the stopped run: %v", err)
+		}
+	}
+	closeAgents(t, g)
+}
+
 // lives reports whether there is a process that has not ended. One that only waits for
 // its parent to ask has ended.
 func lives(pid int) bool {

@@ -25,7 +25,7 @@ func agentsConfig(t testing.TB, more string) string {
 	}
 	var b strings.Builder
 	b.WriteString("servers:\n  mem: {builtin: memory}\n  orchestrator: {builtin: orchestrator}\nagents:\n" + more + "  executors:\n")
-	for _, name := range []string{"worker", "failing", "boss", "stubborn", "patient"} {
+	for _, name := range []string{"worker", "failing", "boss", "lead", "stubborn", "patient"} {
 		fmt.Fprintf(&b, "    %s: {type: command, command: python3, args: [-B, %q]}\n", name, filepath.Join(dir, name+".py"))
 	}
 	return b.String()
@@ -49,6 +49,7 @@ parameters:
   type: object
   properties: {prompt: {type: string}, other: {type: string}}
 `,
+	"lead":     "executor: lead\nmcp_servers: {orchestrator: {}}\nagents: [patient]\n",
 	"stubborn": "executor: stubborn\n",
 	"patient": `executor: patient
 mcp_servers: {mem: {}}

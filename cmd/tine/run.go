@@ -42,8 +42,9 @@ func newRunCmd(c *cli) *cobra.Command {
 		Short: "Start an agent",
 		Long: `Starts an agent in a session of its own. The gateway accepts the run at once and
 does it even if this command ends; "tine runs" shows how it goes. With --follow the
-command prints what the agent does, and with --wait its result. The exit status is
-then 0 only if the agent has completed its work.
+command prints what the agent does, and with --wait its result; the run's id comes
+first, on standard error. The exit status is then 0 only if the agent has completed
+its work. A gateway that is restarted meanwhile is waited for.
 
 "tine agent list" lists the agents, and "tine agent show AGENT" what one wants.`,
 		Example: `  tine run reviewer "Review the last commit" --follow
@@ -103,14 +104,17 @@ func (c *cli) startRun(ctx context.Context, in api.NewRun, o runOptions) (err er
 	if err != nil {
 		return mendStart(in, err)
 	}
+	what := fmt.Sprintf("%s in %s", run.ID, run.Session)
+	follow, wait := c.own("tine runs logs --follow "+run.ID), c.own("tine runs show --wait "+run.ID)
 	switch {
 	case o.follow:
-		return c.followRun(ctx, g, run.ID)
+		c.say("%s; if this command is interrupted, go on with `%s`", what, follow)
+		return c.followRun(ctx, run.ID, true)
 	case o.wait:
-		return c.awaitRun(ctx, g, run.ID)
+		c.say("%s; if this command is interrupted, go on with `%s`", what, wait)
+		return c.awaitRun(ctx, run.ID, true)
 	}
-	return c.answer(run, fmt.Sprintf("%s in %s", run.ID, run.Session),
-		fmt.Sprintf("follow it with `%s`, get its result with `%s`", c.own("tine runs logs --follow "+run.ID), c.own("tine runs show --wait "+run.ID)))
+	return c.answer(run, what, fmt.Sprintf("follow it with `%s`, get its result with `%s`", follow, wait))
 }
 
 // runParameters are the parameters of a command line, of the types that the agent's
@@ -161,11 +165,12 @@ func parseScope(given []string) (map[string]string, error) {
 	return scope, nil
 }
 
-// awaitRun waits for the end of a run and prints its result.
-func (c *cli) awaitRun(ctx context.Context, g *gateway, id string) error {
-	run, err := g.WaitRun(ctx, id)
+// awaitRun waits for the end of a run and prints its result. known says that the gateway
+// has answered before.
+func (c *cli) awaitRun(ctx context.Context, id string, known bool) error {
+	run, err := c.waitRun(ctx, id, known)
 	if err != nil {
-		return g.explain(mendRun(err))
+		return err
 	}
 	return c.runResult(run)
 }
@@ -185,6 +190,12 @@ func (c *cli) runResult(run *api.Run) error {
 		c.printRunResult(run.Result)
 	case run.State == api.RunCompleted:
 		c.say("run %s is completed and has no result", run.ID)
+	case run.State == api.RunStopped:
+		by := ""
+		if run.StoppedBy != "" { // who may not read the run is not told
+			by = " by " + run.StoppedBy
+		}
+		c.say("run %s was stopped%s", run.ID, by)
 	case run.Error != nil:
 		c.say("run %s has failed (%s): %s", run.ID, run.Error.Kind, run.Error.Message)
 	default:

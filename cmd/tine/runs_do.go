@@ -25,7 +25,7 @@ func newRunShowCmd(c *cli) *cobra.Command {
 				return err
 			}
 			if wait {
-				return c.awaitRun(cmd.Context(), g, id)
+				return c.awaitRun(cmd.Context(), id, false)
 			}
 			run, err := ask(cmd.Context(), g, func(ctx context.Context) (*api.Run, error) { return g.Run(ctx, id, 0) })
 			if err != nil {
@@ -46,6 +46,8 @@ func (c *cli) showRun(r *api.Run) error {
 	t.line("run", r.ID)
 	t.line("agent", r.Agent)
 	t.painted("state", r.State, runColor(r.State))
+	t.line("waits for", r.WaitsFor)
+	t.line("stopped by", r.StoppedBy)
 	t.line("session", r.Session)
 	t.line("parent", r.Parent)
 	t.line("owner", r.Owner)
@@ -64,7 +66,8 @@ func (c *cli) showRun(r *api.Run) error {
 		}
 		t.line("usage", text)
 	}
-	if r.Error != nil {
+	// That it was stopped is said already.
+	if r.Error != nil && (r.StoppedBy == "" || r.Error.Kind != api.KindRefused) {
 		t.painted("error", string(r.Error.Kind)+": "+r.Error.Message, red)
 	}
 	if len(r.Parameters) > 0 {
@@ -119,37 +122,6 @@ func (d drawing) runs(t *api.RunTree, before, below string) {
 		} else {
 			d.runs(&t.Children[i], below+d.branch, below+d.bar)
 		}
-	}
-}
-
-func newRunStopCmd(c *cli) *cobra.Command {
-	return &cobra.Command{
-		Use:   "stop ID...",
-		Short: "Stop runs",
-		Long: `Asks runs to end: the agent's program is told to stop, then ended after five
-seconds, then killed. The session stays, and can be resumed. A run that has ended
-stays as it is.`,
-		Example: `  tine runs stop 3f9a
-  tine runs stop $(tine runs --status running --json | jq -r '.runs[].id')`,
-		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: c.completeRuns,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			g, err := c.connect()
-			if err != nil {
-				return err
-			}
-			ids := make([]string, len(args))
-			for i, ref := range args {
-				if ids[i], err = findRun(cmd.Context(), g, ref); err != nil {
-					return err
-				}
-			}
-			stopped, err := c.toEach(cmd.Context(), ids, "stopped", func(id string) error {
-				_, err := askFor(cmd.Context(), g, g.StopRun, id)
-				return mendRun(err)
-			})
-			return c.printEach(stopped, "stopped", err)
-		},
 	}
 }
 

@@ -33,15 +33,15 @@
 // async_callback has ended:
 //
 //	the child's run ends ─ in the same transaction ─▶ waiting
-//	                                                    │ the parent is idle, and its last run
-//	         ┌───────── the carrier failed ────────────▶│ was not stopped by a person
+//	                                                    │ the parent is idle, and was not stopped
+//	         ┌───────── the carrier failed ────────────▶│ since, by itself or with its tree
 //	         │          before it ran                   │
 //	         │                        a run that resumes the parent (the carrier), with
 //	         │                        all that waits in one prompt: one transaction
 //	         │                                          ▼
 //	         └───────────────────────────────────── carried ── the carrier runs ──▶ forgotten
 //
-// While the parent is busy, or after a person stopped it, callbacks wait; the end of the
+// While the parent is busy, or after a stop, callbacks wait; the end of the
 // parent's next run has them delivered. The parent has one run at a time, so that one
 // carrier is in flight. A parent that has ended is told nothing.
 package agent

@@ -293,7 +293,7 @@ func (c *change) toTell(id string) (*session, []store.Callback, error) {
 		return nil, nil, err
 	}
 	s := readSession(row)
-	if !ok || s.State != api.AgentIdle || s.d.Closing || s.damaged || s.d.Procedural {
+	if !ok || s.State != api.AgentIdle || s.d.Closing || s.d.Held || s.damaged || s.d.Procedural {
 		return nil, nil, errNothing
 	}
 	if last, ok, err := c.Run(s.d.Run); err != nil {

@@ -321,7 +321,7 @@ func TestStops(t *testing.T) {
 		ctx := t.Context()
 		stop := func(run api.Run) api.Run {
 			t.Helper()
-			return must(r.Stop(ctx, ada, StopRun{Run: run.ID}))
+			return must(r.Stop(ctx, ada, StopRun{Run: run.ID})).Run
 		}
 		run := r.agent(ada, "worker")
 		if got := stop(run); got.State != api.RunStopped || !strings.Contains(got.Error.Message, "stopped by ada") {

@@ -68,7 +68,7 @@ func (s *Service) Run(ctx context.Context, who identity.Principal, id string) (a
 	if err != nil {
 		return api.Run{}, err
 	}
-	return l.show(r), nil
+	return s.shown(l, r), nil
 }
 
 func (l look) show(r *run) api.Run {
@@ -110,9 +110,9 @@ func (s *Service) Wait(ctx context.Context, who identity.Principal, id string) (
 		select {
 		case <-ended:
 		case <-ctx.Done():
-			return l.show(r), ctx.Err()
+			return s.shown(l, r), ctx.Err()
 		case <-s.ctx.Done():
-			return l.show(r), ErrClosed
+			return s.shown(l, r), ErrClosed
 		}
 	}
 }

@@ -77,7 +77,7 @@ func (r *run) api() api.Run {
 	out := api.Run{
 		ID: r.ID, Session: r.Session, Agent: r.Agent, Owner: r.Owner, Resume: r.d.Job.Resume, State: r.State,
 		Parent: r.Parent, Mode: r.d.Mode, ProjectDir: r.d.Job.ProjectDir, Labels: r.d.Labels, Runner: r.Runner,
-		Created: r.Created, Started: r.d.Started, Ended: r.d.Ended, Result: r.d.Result, Error: r.d.Error, Usage: r.d.Usage,
+		Created: r.Created, Started: r.d.Started, Ended: r.d.Ended, StoppedBy: r.d.Stopped, Result: r.d.Result, Error: r.d.Error, Usage: r.d.Usage,
 	}
 	if len(r.d.Job.Parameters) > 0 {
 		if b, err := json.Marshal(r.d.Job.Parameters); err == nil {
@@ -92,7 +92,7 @@ func (r *run) api() api.Run {
 
 // outside is what is shown to those who may know of it and not read it.
 func outside(r api.Run) api.Run {
-	r.Parameters, r.Result = nil, nil
+	r.Parameters, r.Result, r.StoppedBy = nil, nil, ""
 	if r.Error != nil {
 		r.Error = &api.Error{Kind: r.Error.Kind, Message: "its owner and operators read why"}
 	}
@@ -122,6 +122,9 @@ type sessionData struct {
 	Room *int `json:"room,omitempty"`
 	// Closing says that it ends with its run.
 	Closing bool `json:"closing,omitempty"`
+	// Held says that it was stopped with those around it, so that it is told nothing until
+	// it is resumed.
+	Held bool `json:"held,omitempty"`
 }
 
 func readSession(s store.AgentSession) *session {

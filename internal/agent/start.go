@@ -184,7 +184,7 @@ func (c *change) accept(s *session, r *run, res Resolved) error {
 	if full {
 		return refused(http.StatusServiceUnavailable, true, fmt.Sprintf("there are %d runs that have not ended, which is all that there may be; try again later", c.s.o.Queue))
 	}
-	s.d.Run, s.d.Runs, s.d.Scope, s.d.Procedural = r.ID, s.d.Runs+1, res.Scope, res.Procedural
+	s.d.Run, s.d.Runs, s.d.Scope, s.d.Procedural, s.d.Held = r.ID, s.d.Runs+1, res.Scope, res.Procedural, false
 	if s.d.First == "" {
 		s.d.First = r.ID
 	}

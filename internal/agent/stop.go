@@ -5,10 +5,11 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/store"
 )
 
 // A StopRun names the run to stop. Below stops what agents have started below its
-// session as well.
+// session as well, and has none of them resumed by callbacks.
 type StopRun struct {
 	Run   string
 	Below bool
@@ -16,27 +17,56 @@ type StopRun struct {
 
 // Stop stops a run: one that no runner has at once, another one as soon as its runner has
 // ended its program. One that is stopping or has ended stays as it is.
-func (s *Service) Stop(ctx context.Context, who identity.Principal, in StopRun) (api.Run, error) {
+func (s *Service) Stop(ctx context.Context, who identity.Principal, in StopRun) (api.StoppedRun, error) {
 	r, l, err := s.runAt(ctx, who, in.Run)
 	if err != nil {
-		return api.Run{}, err
+		return api.StoppedRun{}, err
 	}
 	if err := s.mayAct(ctx, who, l); err != nil {
-		return api.Run{}, err
+		return api.StoppedRun{}, err
 	}
 	err = s.change(ctx, func(c *change) (err error) {
 		if r, err = c.run(in.Run); err != nil {
 			return err
 		}
+		if in.Below {
+			sess, err := c.session(r.Session)
+			if err != nil {
+				return err
+			}
+			if err := c.hold(sess); err != nil {
+				return err
+			}
+		}
 		return c.stop(r, by(who))
 	})
 	if err != nil {
-		return api.Run{}, err
+		return api.StoppedRun{}, err
 	}
+	out := api.StoppedRun{Run: r.api()}
 	if in.Below {
-		err = s.eachBelow(ctx, r.Session, func(c *change, child *session) error { return c.stopSession(child, by(who)) })
+		err = s.eachBelow(ctx, r.Session, func(c *change, child *session) error {
+			if err := c.hold(child); err != nil {
+				return err
+			}
+			r, err := c.liveRun(child)
+			if err != nil || r == nil {
+				return err
+			}
+			c.after = append(c.after, func() { out.Below = append(out.Below, r.api()) })
+			return c.stop(r, by(who))
+		})
 	}
-	return r.api(), err
+	return out, err
+}
+
+// hold has a session told nothing until it is resumed.
+func (c *change) hold(sess *session) error {
+	if sess.damaged || sess.ended() {
+		return nil
+	}
+	sess.d.Held = true
+	return c.putSession(sess)
 }
 
 // by names a caller to those who read what has stopped a run.
@@ -64,30 +94,40 @@ func (c *change) stop(r *run, by string) error {
 	return c.put(r)
 }
 
-// stopSession stops what runs in a session.
-func (c *change) stopSession(sess *session, by string) error {
-	r, err := c.liveRun(sess)
-	if err != nil || r == nil {
-		return err
-	}
-	return c.stop(r, by)
-}
-
-// eachBelow changes the sessions below one, the nearest first.
+// eachBelow changes the sessions below one that have not ended, the nearest first. Those
+// below a session are looked up after it was changed, so that it has started no other one
+// since.
 func (s *Service) eachBelow(ctx context.Context, id string, do func(*change, *session) error) error {
-	all, err := s.below(ctx, id, mostTree)
-	for _, row := range all {
-		if err == nil {
-			err = s.change(ctx, func(c *change) error {
-				child, err := c.session(row.ID)
+	for queue := []string{id}; len(queue) > 0; queue = queue[1:] {
+		f := store.AgentFilter{Parent: queue[0], Limit: pageSize}
+		for {
+			page, err := s.o.Store.AgentSessions(ctx, f)
+			if err != nil {
+				return err
+			}
+			for _, row := range page {
+				queue = append(queue, row.ID)
+				if readSession(row).ended() {
+					continue
+				}
+				err := s.change(ctx, func(c *change) error {
+					child, err := c.session(row.ID)
+					if err != nil {
+						return err
+					}
+					return do(c, child)
+				})
 				if err != nil {
 					return err
 				}
-				return do(c, child)
-			})
+			}
+			if len(page) < pageSize {
+				break
+			}
+			f.Before = page[pageSize-1].ID
 		}
 	}
-	return err
+	return nil
 }
 
 // A CloseSession names the agent session to close. Below closes those below it as well.

@@ -88,12 +88,7 @@ func (g *Gateway) waitRun(ctx context.Context, a *ask, id string) (api.Run, erro
 	return run, err
 }
 
-type stopRunBody struct {
-	// Children stops the runs of agents that the run's agent has started, too.
-	Children bool `json:"children,omitempty"`
-}
-
-func (g *Gateway) stopRun(a *ask, in stopRunBody) (api.Run, error) {
+func (g *Gateway) stopRun(a *ask, in api.StopRun) (api.StoppedRun, error) {
 	return g.o.Agents.Stop(a.ctx(), a.who, agent.StopRun{Run: a.args["run"], Below: in.Children})
 }
 

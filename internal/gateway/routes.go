@@ -143,7 +143,7 @@ func controlRoutes() []action {
 		{method: get, pattern: "/runs/{run}", name: "getRun", role: user, bound: true, right: access.Freely,
 			summary: "One run, or with wait when it has ended", operation: op((*Gateway).getRun)},
 		{method: post, pattern: "/runs/{run}/stop", name: "stopRun", role: user, bound: true, right: access.Freely, empty: true,
-			summary: "Ask a run to end; one that has ended stays as it is", operation: op((*Gateway).stopRun)},
+			summary: "Ask a run to end, with children also those below it; one that has ended stays as it is", operation: op((*Gateway).stopRun)},
 		{method: get, pattern: "/runs/{run}/tree", name: "runTree", role: user, bound: true, right: access.Freely, heavy: true,
 			summary: "A run with the runs that its agent has started", operation: op((*Gateway).runTree)},
 		{method: get, pattern: "/agent-sessions", name: "listAgentSessions", role: user, bound: true, right: access.Freely,
