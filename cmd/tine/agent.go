@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tine-mcp/tine/internal/agent/blueprint"
+	"github.com/tine-mcp/tine/internal/agent/hook"
 	"github.com/tine-mcp/tine/internal/config"
 )
 
@@ -74,7 +75,11 @@ func shorter(path string) string {
 
 // known is what blueprints may name.
 func (f *agentFiles) known(c *cli, agents []blueprint.Listed) blueprint.Known {
-	k := blueprint.Known{Executors: f.conf.Agents.ExecutorNames(), Env: map[string]bool{}}
+	path, _ := c.lookupEnv("PATH")
+	k := blueprint.Known{
+		Executors: f.conf.Agents.ExecutorNames(), Env: map[string]bool{}, Config: settingsOf(executors(f.conf.Agents)),
+		Program: func(command string) error { return hook.Find(command, path) },
+	}
 	for i := range f.conf.Servers {
 		k.Servers = append(k.Servers, f.conf.Servers[i].ID)
 	}

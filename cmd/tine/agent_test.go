@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -24,6 +25,9 @@ func runAgentCommands(t *testing.T) string {
 	write(t, "tine.yaml", "servers: {files: {builtin: files}}\nagents: {env: [GIT_TOKEN], executors: {mine: {type: procedural, command: ./mine}}}\n")
 	write(t, "agents/reader.md", "---\nname: reader\ndescription: Reads code\ntools: Read, Grep\nmodel: sonnet\n---\n\nYou read.\nBe brief.\n")
 	write(t, "agents/count/agent.json", `{"description":"Counts","executor":"mine","capabilities":["git"],"env":{"API_KEY":"hunter2-hunter2","N":"1"},"hooks":{"on_run_start":{"command":"./check","args":["${params.prompt}"]}},"limits":{"runs":3}}`)
+	if err := os.WriteFile("agents/count/check", []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	write(t, "agents/broken/agent.yaml", "descripton: Broken\nsystem_prompt: ${HOME}\n")
 	write(t, "agents/lost/agent.yaml", "mcp_servers: {fils: {}}\nexecutor: mien\nsystem_prompt: ${params.promt}\n")
 	write(t, "capabilities/git/capability.yaml", "system_prompt: Use git.\nmcp_servers:\n  git: {command: uvx, args: [mcp-server-git, \"${workspace}\"], env: {TOKEN: \"${env.GIT_TOKEN}\"}}\n  web: {url: https://example.org/mcp, headers: {Authorization: Bearer abcdefgh12345}}\n")
@@ -49,4 +53,62 @@ func runAgentCommands(t *testing.T) string {
 		fmt.Fprintf(&b, "-- exit %d\n\n", code)
 	}
 	return strings.ReplaceAll(b.String(), here, "DIR")
+}
+
+// TestAgentCheckFinds has blueprints that can't be started, with the place of each mistake.
+func TestAgentCheckFinds(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "tine.yaml", "servers: {}\nagents: {executors: {mine: {type: procedural, command: sh}}}\n")
+	for name, text := range map[string]string{
+		"nothing":  "executor: command\n",
+		"program":  "executor: procedural\nexecutor_config: {nope: 1}\n",
+		"wrong":    "executor_config:\n  max_turns: abc\n",
+		"unknown":  "executor_config:\n  max_turns: 3\n  foo: 1\n",
+		"twice":    "executor: mine\nexecutor_config: {command: sh}\n",
+		"codex":    "executor: codex\nexecutor_config: {shell: root}\n",
+		"schema":   "executor: command\nexecutor_config: {command: sh, schema: '9'}\n",
+		"hooked":   "hooks: {on_run_start: {command: ./nothere}}\n",
+		"pathless": "hooks: {on_run_start: {command: tine-no-such-hook}}\n",
+		"empty":    "",
+		"good":     "executor: command\nexecutor_config: {command: sh, args: [-c, 'true'], own: 1}\n",
+		"later":    "executor: procedural\nexecutor_config: {command: '${params.prompt}'}\n",
+		"finished": "hooks: {on_run_finish: {command: tine-no-such-hook}}\n",
+	} {
+		write(t, "agents/"+name+"/agent.yaml", text)
+	}
+	for name, want := range map[string]string{
+		"nothing":  ":1:1: executor_config.command: the program is missing",
+		"program":  ":2:19: executor_config.nope: unknown key; there are command and args",
+		"wrong":    ":2:3: executor_config.max_turns: must be a whole number",
+		"unknown":  ":3:3: executor_config.foo: unknown key; there are model",
+		"twice":    ":2:19: executor_config.command: the config of the gateway has the program",
+		"codex":    ":2:19: executor_config.shell: ",
+		"schema":   ":2:32: executor_config.schema: must be one of",
+		"hooked":   "hooks.on_run_start[0].command: the program " + abs(t, "agents/hooked/nothere") + " can't be run: ",
+		"pathless": `:1:24: hooks.on_run_start[0].command: the program "tine-no-such-hook" is not on PATH; install it`,
+		"empty":    ":1:1: is empty; write keys such as description",
+		"good":     "",
+		"later":    "",
+		"finished": "",
+	} {
+		out, text, code := run(t, "http://127.0.0.1:1", "agent", "check", name)
+		if want == "" {
+			if code != 0 || out != "ok: 1 agent\n" || (name == "finished") != strings.HasPrefix(text, "warning: ") {
+				t.Errorf("%s: exit %d, %s%s", name, code, out, text)
+			}
+			continue
+		}
+		if code != 1 || !strings.HasPrefix(text, filepath.FromSlash("agents/"+name+"/agent.yaml:")) || !strings.Contains(text, want) || !strings.HasSuffix(text, "tine: 1 mistake\n") {
+			t.Errorf("%s: exit %d, %s, want %s", name, code, text, want)
+		}
+	}
+}
+
+func abs(t *testing.T, path string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.FromSlash(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

@@ -46,6 +46,19 @@ func executors(of config.Agents) []executor.Executor {
 	return all
 }
 
+// settingsOf holds executor_config against what the executor of a name knows. The name is
+// checked by itself.
+func settingsOf(programs []executor.Executor) func(name string, settings map[string]any) error {
+	return func(name string, settings map[string]any) error {
+		for _, x := range programs {
+			if x.Name() == name {
+				return x.Check(settings)
+			}
+		}
+		return nil
+	}
+}
+
 // agents are the coordinator of a gateway, and the runner of its machine.
 type agents struct {
 	book     *agent.Book
@@ -99,16 +112,7 @@ func newAgents(ctx context.Context, p *service, id string) (_ *agents, err error
 		Starts: func(owner string, pinned []byte, server string) bool {
 			return p.registry.Catalog().MayStart(owner, pinned, server)
 		},
-		Settings: func(name string, settings map[string]any) error {
-			for _, x := range programs {
-				if x.Name() == name {
-					return x.Check(settings)
-				}
-			}
-			return nil // the name is checked by itself
-		},
-		Secret: secret,
-		Log:    p.o.Log,
+		Settings: settingsOf(programs), Secret: secret, Log: p.o.Log,
 	})
 	a.service, err = agent.Open(ctx, agent.Options{
 		Store: p.store, Blueprints: a.book, Worlds: a,

@@ -157,7 +157,7 @@ func (b *Book) List(ctx context.Context) ([]api.Agent, error) {
 // known is what blueprints may name.
 func (b *Book) known() blueprint.Known {
 	agents := b.o.Agents()
-	k := blueprint.Known{Servers: b.o.Servers(), Executors: agents.ExecutorNames(), Env: make(map[string]bool, len(agents.Env)), Config: b.o.Settings}
+	k := blueprint.Known{Servers: b.o.Servers(), Executors: agents.ExecutorNames(), Env: make(map[string]bool, len(agents.Env)), Config: b.o.Settings, Program: b.o.Hooks.Find}
 	for _, name := range agents.Env {
 		_, k.Env[name] = b.o.Getenv(name)
 	}

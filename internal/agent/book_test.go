@@ -187,6 +187,7 @@ func TestBookLists(t *testing.T) {
 	s := shelve(t, map[string]string{
 		"agents/good.md":   "---\ndescription: Works\nexecutor: bin\nmcp_servers: {files: {}}\n---\n",
 		"agents/broken.md": "---\ncolor: [x]\n---\n",
+		"agents/hooked.md": "---\nhooks: {on_run_start: {command: ./nothere}, on_run_finish: {command: ./nothere}}\n---\n",
 		"agents/odd.md":    "---\nexecutor: bim\nmcp_servers: {nowhere: {}}\nexecutor_config: {turns: 4}\n---\n",
 	})
 	if err := s.put(ada, "doc", `{"mcp_servers":{"memory":{}}}`); err != nil {
@@ -195,7 +196,7 @@ func TestBookLists(t *testing.T) {
 	check := func(problems map[string][]string) {
 		t.Helper()
 		list, err := s.List(t.Context())
-		if err != nil || len(list) != 4 || !slices.IsSortedFunc(list, func(a, b api.Agent) int { return strings.Compare(a.Name, b.Name) }) {
+		if err != nil || len(list) != 5 || !slices.IsSortedFunc(list, func(a, b api.Agent) int { return strings.Compare(a.Name, b.Name) }) {
 			t.Fatalf("%+v, %v", list, err)
 		}
 		for _, a := range list {
@@ -214,12 +215,12 @@ func TestBookLists(t *testing.T) {
 			}
 		}
 	}
-	odd := []string{"no executor", "no server"}
-	check(map[string][]string{"broken": {"broken.md:2"}, "odd": odd})
+	odd, hooked := []string{"no executor", "no server"}, []string{"hooked.md:2:24: hooks.on_run_start[0].command: the program " + filepath.Join(s.dir, "agents", "nothere") + " can't be run"}
+	check(map[string][]string{"broken": {"broken.md:2"}, "hooked": hooked, "odd": odd})
 	// A reload counts at once.
 	s.servers = []string{"files"}
 	s.agents.Executors = append(s.agents.Executors, config.Executor{Name: "bim", Type: config.ExecutorCommand, Command: "x"})
-	check(map[string][]string{"broken": {"broken.md:2"}, "odd": {"no server", "bim wants 3"}, "doc": {"no server \"memory\""}})
+	check(map[string][]string{"broken": {"broken.md:2"}, "hooked": hooked, "odd": {"no server", "bim wants 3"}, "doc": {"no server \"memory\""}})
 }
 
 func TestDocumentsOfTheAPI(t *testing.T) {
