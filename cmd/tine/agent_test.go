@@ -2,6 +2,10 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,4 +115,73 @@ func abs(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// TestAgentPut sends blueprints to a gateway that has one file and one blueprint of its own.
+func TestAgentPut(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "a.json", "{\n  \"description\": \"<x>\"\n}\n")
+	write(t, "a.yaml", "# as in a file\ndescription: X\nlimits: {runs: 3}\n")
+	write(t, "wrong.yaml", "description: X\nlimits: {runs: 0}\n")
+	sent := map[string]string{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := filepath.Base(r.URL.Path)
+		body, _ := io.ReadAll(r.Body)
+		switch {
+		case r.Method == "GET":
+			fmt.Fprint(w, `{"agents":[{"name":"alone","description":"Kept","executor":"x"},{"name":"also","executor":"x","problems":["p"]},{"name":"afile","source":"f","executor":"x"}]}`)
+		case r.Method == "PUT" && name == "lacking":
+			fmt.Fprint(w, `{"name":"lacking","executor":"x","problems":["agent lacking:1:1: there is no server"]}`)
+		case name == "afile":
+			w.WriteHeader(http.StatusConflict)
+			fmt.Fprint(w, `{"kind":"invalid","message":"the agent is a file"}`)
+		case r.Method == "PUT":
+			sent[name] = string(body)
+			w.WriteHeader(http.StatusCreated)
+			fmt.Fprintf(w, `{"name":%q,"executor":"x"}`, name)
+		case r.Method == "DELETE":
+			sent[name] = "deleted"
+			w.WriteHeader(http.StatusNoContent)
+		}
+	}))
+	defer s.Close()
+	for _, tt := range []struct {
+		args, stdin, out, err string
+		code                  int
+	}{
+		{"put a a.json", "", "a: kept\n", "start it with: tine run a\n", 0},
+		{"put b a.yaml --json", "", `"name": "b"`, "", 0},
+		{"put c -", `{"color":"red"}`, "c: kept\n", "", 0},
+		{"put d", `color: red`, "d: kept\n", "", 0},
+		{"put lacking a.json", "", "lacking: kept\n", "warning: agent lacking:1:1: there is no server\n", 0},
+		{"put e wrong.yaml", "", "", "agent e:2:16: limits.runs: ", 1},
+		{"put e nowhere.json", "", "", "read the blueprint: open nowhere.json", 1},
+		{"put afile a.json", "", "", "the agent is a file", 2},
+		{"put", "", "", "agent put wants a name", 2},
+		{"put a b c", "", "", "agent put wants a name", 2},
+		{"delete", "", "", "agent delete wants the names", 2},
+		{"delete x y", "", "x: deleted\ny: deleted\n", "", 0},
+		{"delete x afile", "", "x: deleted\n", "the agent is a file", 2},
+		{"delete x --json", "", `"deleted": [`, "", 0},
+	} {
+		tc := newTestCLI(t, append([]string{"agent"}, strings.Fields(tt.args)...)...)
+		tc.env["TINE_URL"] = s.URL
+		tc.cli.stdin = strings.NewReader(tt.stdin)
+		code := tc.cli.run(t.Context())
+		if out, err := tc.out.String(), tc.err.String(); code != tt.code || !strings.Contains(out, tt.out) || !strings.Contains(err, tt.err) || tt.out == "" && out != "" {
+			t.Errorf("%s: exit %d, %q, %q", tt.args, code, out, err)
+		}
+	}
+	want := map[string]string{"a": "{\n  \"description\": \"<x>\"\n}\n", "b": `{"description": "X", "limits": {"runs": 3}}` + "\n", "c": `{"color":"red"}`, "d": `{"color": "red"}` + "\n", "x": "deleted", "y": "deleted"}
+	if !maps.Equal(sent, want) {
+		t.Errorf("sent %q, want %q", sent, want)
+	}
+	for args, want := range map[string]string{
+		"agent delete a": "alone\tKept\nalso\n:4\n", "agent delete alone a": "also\n:4\n", "agent put a": "alone\tKept\nalso\n:4\n", "agent put a a": ":0\n", "agent put a b ": ":4\n",
+	} {
+		out, _, _ := run(t, s.URL, append([]string{"__complete"}, strings.Split(args, " ")...)...)
+		if out != want {
+			t.Errorf("%s is completed by %q, want %q", args, out, want)
+		}
+	}
 }

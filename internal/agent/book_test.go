@@ -83,7 +83,7 @@ func (s *shelf) write(name, text string) {
 }
 
 func (s *shelf) put(who identity.Principal, name, body string) error {
-	_, err := s.PutAgent(s.t.Context(), who, name, json.RawMessage(body))
+	_, _, err := s.PutAgent(s.t.Context(), who, name, json.RawMessage(body))
 	return err
 }
 
@@ -195,7 +195,7 @@ func TestBookLists(t *testing.T) {
 	}
 	check := func(problems map[string][]string) {
 		t.Helper()
-		list, err := s.List(t.Context())
+		list, err := s.List(t.Context(), ada)
 		if err != nil || len(list) != 5 || !slices.IsSortedFunc(list, func(a, b api.Agent) int { return strings.Compare(a.Name, b.Name) }) {
 			t.Fatalf("%+v, %v", list, err)
 		}
@@ -217,6 +217,14 @@ func TestBookLists(t *testing.T) {
 	}
 	odd, hooked := []string{"no executor", "no server"}, []string{"hooked.md:2:24: hooks.on_run_start[0].command: the program " + filepath.Join(s.dir, "agents", "nothere") + " can't be run"}
 	check(map[string][]string{"broken": {"broken.md:2"}, "hooked": hooked, "odd": odd})
+	// A server that the caller may not use is as one that there is not.
+	if err := s.put(ada, "doc", `{"mcp_servers":{"vault":{}}}`); err != nil {
+		t.Fatal(err)
+	}
+	check(map[string][]string{"broken": {"broken.md:2"}, "hooked": hooked, "odd": odd, "doc": {"agent doc:1:17: mcp_servers.vault: there is no server \"vault\""}})
+	if err := s.put(ada, "doc", `{"mcp_servers":{"memory":{}}}`); err != nil {
+		t.Fatal(err)
+	}
 	// A reload counts at once.
 	s.servers = []string{"files"}
 	s.agents.Executors = append(s.agents.Executors, config.Executor{Name: "bim", Type: config.ExecutorCommand, Command: "x"})
@@ -262,7 +270,7 @@ func TestDocumentsOfTheAPI(t *testing.T) {
 	s.write("capabilities/c.md", "---\nmcp_servers: {memory: {command: x}}\n---\n")
 	_, err := resolve("a")
 	refusedWith(t, err, api.KindRefused, "mcp_servers.memory: this needs the role operator")
-	list := must(s.List(ctx))
+	list := must(s.List(ctx, ada))
 	if i := slices.IndexFunc(list, func(a api.Agent) bool { return a.Name == "a" }); len(list[i].Problems) != 1 || !strings.Contains(list[i].Problems[0], "role operator") {
 		t.Errorf("%+v", list[i])
 	}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -32,6 +33,22 @@ func (g *Gateway) getAgent(a *ask, _ none) (api.Agent, error) {
 		Kind: api.KindInvalid, Status: http.StatusNotFound,
 		Message: fmt.Sprintf("there is no agent %q that you may start", clip(a.args["agent"])),
 	}
+}
+
+// getBlueprint is not getAgent: a blueprint may hold secrets, and is for those who may
+// change it.
+func (g *Gateway) getBlueprint(a *ask, _ none) (rawJSON, error) {
+	body, err := g.o.Book.Document(a.ctx(), a.who, a.args["agent"])
+	return rawJSON(body), err
+}
+
+func (g *Gateway) putAgent(a *ask, in json.RawMessage) (made[api.Agent], error) {
+	out, isNew, err := g.o.Book.PutAgent(a.ctx(), a.who, a.args["agent"], in)
+	return made[api.Agent]{out, isNew}, err
+}
+
+func (g *Gateway) deleteAgent(a *ask, _ none) (none, error) {
+	return none{}, g.o.Book.DeleteAgent(a.ctx(), a.who, a.args["agent"])
 }
 
 func (g *Gateway) startRun(a *ask, in api.NewRun) (api.Run, error) {

@@ -161,7 +161,11 @@ func (src source) setName(d *draft, r *report) {
 	case !config.AgentName(src.name):
 		r.add(config.Problem{File: src.path, Message: fmt.Sprintf("%q can't name it; rename the file or folder to 1 to 64 letters, digits, dashes and underscores", config.Clip(src.name))})
 	case d.Name != "" && d.Name != src.name:
-		r.add(src.at(*d, "name").problem("is %q, but the file or folder is called %q; give both one name", config.Clip(d.Name), src.name))
+		what := "the file or folder"
+		if src.dir == "" {
+			what = "the agent"
+		}
+		r.add(src.at(*d, "name").problem("is %q, but %s is called %q; give both one name", config.Clip(d.Name), what, src.name))
 	}
 	if src.name != "" {
 		d.Name = src.name
