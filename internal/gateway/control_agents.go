@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -99,8 +98,8 @@ func (g *Gateway) getRun(a *ask, q runQuery) (api.Run, error) {
 // waitRun is a run when it has ended, or as it is when ctx has.
 func (g *Gateway) waitRun(ctx context.Context, a *ask, id string) (api.Run, error) {
 	run, err := g.o.Agents.Wait(ctx, a.who, id)
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return run, nil
+	if err != nil && ctx.Err() != nil { // which may have broken off the reading
+		return g.o.Agents.Run(a.ctx(), a.who, id)
 	}
 	return run, err
 }

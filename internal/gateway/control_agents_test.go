@@ -132,3 +132,14 @@ func TestBlueprintsRefused(t *testing.T) {
 	w.gone(t, "/v1/agents/adas", asAda...)
 	w.gone(t, "/v1/agents/new", asOps...)
 }
+
+// TestRunWaitIsOver asks for a run for so short a time that it can't be read within it.
+func TestRunWaitIsOver(t *testing.T) {
+	t.Parallel()
+	w := openWorlds(t, teamYAML)
+	run := want[api.Run](t, w, "POST", "/v1/runs", `{"agent":"worker","prompt":"x"}`, asAda...)
+	if got := want[api.Run](t, w, "GET", "/v1/runs/"+run.ID+"?wait=1ns", "", asAda...); got.ID != run.ID || got.State != api.RunPending {
+		t.Errorf("it is %+v", got)
+	}
+	w.refused(t, http.StatusNotFound, "GET", "/v1/runs/"+run.ID+"?wait=1ns", "", asBob...)
+}
