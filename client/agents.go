@@ -1,7 +1,9 @@
 package client
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"iter"
 	"net/http"
 	"net/url"
@@ -18,6 +20,32 @@ func (c *Client) Agents(ctx context.Context) (*api.AgentList, error) {
 // Agent returns one agent.
 func (c *Client) Agent(ctx context.Context, name string) (*api.Agent, error) {
 	return get[api.Agent](ctx, c, nil, "v1", "agents", name)
+}
+
+// Blueprint returns the blueprint of an agent that was put, as it was written.
+func (c *Client) Blueprint(ctx context.Context, name string) (json.RawMessage, error) {
+	out, err := get[json.RawMessage](ctx, c, nil, "v1", "agents", name, "blueprint")
+	if err != nil {
+		return nil, err
+	}
+	return *out, nil
+}
+
+// PutAgent keeps a blueprint as an agent, in the place of the one that it had. What keeps
+// the agent from being started for now is in its Problems.
+func (c *Client) PutAgent(ctx context.Context, name string, blueprint json.RawMessage) (*api.Agent, error) {
+	var out api.Agent
+	// As it is, so that a mistake has the place that it was written at.
+	r := request{method: http.MethodPut, upload: bytes.NewReader(blueprint), media: "application/json", path: []string{"v1", "agents", name}}
+	if err := c.exchange(ctx, r, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// DeleteAgent forgets a blueprint that was put. Runs of it continue.
+func (c *Client) DeleteAgent(ctx context.Context, name string) error {
+	return c.do(ctx, http.MethodDelete, nil, nil, nil, "v1", "agents", name)
 }
 
 // StartRun starts an agent, or resumes the session that the request names. It returns as

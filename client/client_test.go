@@ -56,6 +56,12 @@ func TestRequests(t *testing.T) {
 			_, err := c.Call(ctx, "x__y", json.RawMessage(`{"z":"<&>","a":12345678901234567890}`))
 			return err
 		}, "POST", "/v1/call", `{"tool":"x__y","arguments":{"z":"<&>","a":12345678901234567890}}`, `{"result":{}}`},
+		{"put an agent", "", func(ctx context.Context, c *client.Client) error {
+			_, err := c.PutAgent(ctx, "a", json.RawMessage("{\n \"color\": \"<b>\"}\n"))
+			return err
+		}, "PUT", "/v1/agents/a", "{\n \"color\": \"<b>\"}\n", `{}`},
+		{"blueprint", "", func(ctx context.Context, c *client.Client) error { _, err := c.Blueprint(ctx, "a"); return err }, "GET", "/v1/agents/a/blueprint", "", `{}`},
+		{"delete an agent", "", func(ctx context.Context, c *client.Client) error { return c.DeleteAgent(ctx, "a") }, "DELETE", "/v1/agents/a", "", ``},
 		{"logs", "", func(ctx context.Context, c *client.Client) error { _, err := c.Logs(ctx, "x", 99); return err }, "GET", "/v1/servers/x/logs?bytes=99", "", `{}`},
 		{"calls", "", func(ctx context.Context, c *client.Client) error {
 			_, err := c.Calls(ctx, client.CallQuery{Server: "a&b", Session: "ses_x", Run: "r", Principal: "kim", Failed: true, Since: time.Unix(0, 0), Before: "9", Limit: 5})

@@ -343,3 +343,56 @@ func TestAgentsReload(t *testing.T) {
 	}
 	closeAgents(t, g)
 }
+
+// TestAgentPut keeps a blueprint at the gateway, on the command line and by the API, and runs
+// it again after a restart.
+func TestAgentPut(t *testing.T) {
+	t.Parallel()
+	g := newAgents(t, "")
+	if err := g.start(); err != nil {
+		t.Fatal(err)
+	}
+	blueprint := agentBlueprints["worker"]
+	if out, err := g.tineWith(t, blueprint, "agent", "put", "kept"); err != nil || !strings.HasPrefix(out, "kept: kept\n") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if out, err := g.tineWith(t, blueprint, "agent", "put", "worker"); err == nil || !strings.Contains(out, "worker/agent.yaml; change the file") {
+		t.Errorf("over a file: %v: %s", err, out)
+	}
+	c := g.client(t)
+	first := startRun(t, c, api.NewRun{Agent: "kept", Prompt: "Ada"})
+	ended(t, c, first.ID, api.RunCompleted)
+	written, err := c.Blueprint(t.Context(), "kept")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	g.kill()
+	if err := g.start(); err != nil {
+		t.Fatal(err)
+	}
+	c = g.client(t)
+	if again, err := c.Blueprint(t.Context(), "kept"); err != nil || string(again) != string(written) {
+		t.Errorf("after a restart it is %s, %v, want %s", again, err, written)
+	}
+	again := startRun(t, c, api.NewRun{Session: first.Session, Prompt: "Bob"})
+	if data := resultOf[noted](t, ended(t, c, again.ID, api.RunCompleted)); !slices.Equal(data.Noted, []string{"Ada", "Bob"}) {
+		t.Errorf("resumed after a restart, its result is %+v", data)
+	}
+	if a, err := c.PutAgent(t.Context(), "kept", []byte(`{"executor":"failing"}`)); err != nil || a.Executor != "failing" {
+		t.Errorf("replaced it is %+v, %v", a, err)
+	}
+	ended(t, c, startRun(t, c, api.NewRun{Agent: "kept", Prompt: "Ada"}).ID, api.RunFailed)
+	if out, err := g.tineWith(t, "", "agent", "delete", "kept"); err != nil || out != "kept: deleted\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+	_, err = c.StartRun(t.Context(), api.NewRun{Agent: "kept", Prompt: "Ada"})
+	if e := kindOf(err); e == nil || e.Status != 404 {
+		t.Errorf("deleted: %v", err)
+	}
+	_, err = c.StartRun(t.Context(), api.NewRun{Session: first.Session, Prompt: "Ada"})
+	if e := kindOf(err); e == nil || e.Status != 404 {
+		t.Errorf("deleted, a session of it is resumed: %v", err)
+	}
+	closeAgents(t, g)
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tine-mcp/tine/internal/agent/blueprint"
+	"github.com/tine-mcp/tine/internal/agent/hook"
 	"github.com/tine-mcp/tine/internal/config"
 )
 
@@ -29,16 +30,22 @@ func newAgentCmd(c *cli) *cobra.Command {
 		Short: "Check, list, show and create blueprints of agents",
 		Long: `Checks, lists, shows and creates the blueprints of agents. No gateway needs to run:
 the commands read the folders that agents.dir of the config names, by default the
-folder agents beside it. The config is found as by "tine config".`,
+folder agents beside it. The config is found as by "tine config".
+
+put and delete are about the blueprints that a gateway keeps in its state folder.`,
 		Example: `  tine agent new reviewer
   tine agent check
   tine agent list
-  tine agent show reviewer`,
+  tine agent show reviewer
+  tine agent put reviewer reviewer.json`,
 		Args: cobra.ArbitraryArgs,
 		RunE: group,
 	}
-	cmd.PersistentFlags().StringVar(&flag, "config", "", "config file (env TINE_CONFIG)")
-	cmd.AddCommand(newAgentCheckCmd(c, &flag), newAgentListCmd(c, &flag), newAgentShowCmd(c, &flag), newAgentNewCmd(c, &flag))
+	for _, of := range []*cobra.Command{newAgentCheckCmd(c, &flag), newAgentListCmd(c, &flag), newAgentShowCmd(c, &flag), newAgentNewCmd(c, &flag)} {
+		of.Flags().StringVar(&flag, "config", "", "config file (env TINE_CONFIG)")
+		cmd.AddCommand(of)
+	}
+	cmd.AddCommand(newAgentPutCmd(c), newAgentDeleteCmd(c))
 	return cmd
 }
 
@@ -74,7 +81,11 @@ func shorter(path string) string {
 
 // known is what blueprints may name.
 func (f *agentFiles) known(c *cli, agents []blueprint.Listed) blueprint.Known {
-	k := blueprint.Known{Executors: f.conf.Agents.ExecutorNames(), Env: map[string]bool{}}
+	path, _ := c.lookupEnv("PATH")
+	k := blueprint.Known{
+		Executors: f.conf.Agents.ExecutorNames(), Env: map[string]bool{}, Config: settingsOf(f.conf.Agents),
+		Program: func(command string) error { return hook.Find(command, path) },
+	}
 	for i := range f.conf.Servers {
 		k.Servers = append(k.Servers, f.conf.Servers[i].ID)
 	}

@@ -21,7 +21,8 @@ func newAgentCheckCmd(c *cli, flag *string) *cobra.Command {
 		Short: "Validate blueprints",
 		Long: `Reads blueprints as the gateway does for each run, and reports errors with file,
 line and column: unknown keys, wrong types, schemas that are none, capabilities,
-servers and executors that there are not, placeholders that never have a value.
+servers and executors that there are not, settings that the executor does not know
+or lacks, programs of hooks that are not there, placeholders that never have a value.
 Without an argument it reads all agents and capabilities. Starts nothing.`,
 		Example: `  tine agent check
   tine agent check reviewer

@@ -59,6 +59,17 @@ func bounds(of config.Agents) agent.Bounds {
 	}
 }
 
+// settingsOf holds executor_config against what the executor of a name knows. The name is
+// checked by itself.
+func settingsOf(of config.Agents) func(name string, settings map[string]any) error {
+	return func(name string, settings map[string]any) error {
+		if e, ok := of.ExecutorNamed(name); ok {
+			return executorOf(e).Check(settings)
+		}
+		return nil
+	}
+}
+
 // agents are the coordinator of a gateway, and the runner of its machine.
 type agents struct {
 	book     *agent.Book
@@ -107,14 +118,8 @@ func newAgents(ctx context.Context, p *service, id string) (_ *agents, err error
 		Starts: func(owner string, pinned []byte, server string) bool {
 			return p.registry.Catalog().MayStart(owner, pinned, server)
 		},
-		Settings: func(name string, settings map[string]any) error {
-			if e, ok := current().Agents.ExecutorNamed(name); ok {
-				return executorOf(e).Check(settings)
-			}
-			return nil // the name is checked by itself
-		},
-		Secret: secret,
-		Log:    p.o.Log,
+		Settings: func(name string, settings map[string]any) error { return settingsOf(current().Agents)(name, settings) },
+		Secret:   secret, Log: p.o.Log,
 	})
 	a.service, err = agent.Open(ctx, agent.Options{
 		Store: p.store, Blueprints: a.book, Worlds: a,

@@ -24,7 +24,7 @@ func newCompletionCmd(c *cli) *cobra.Command {
 		Short: "Print a completion script for a shell",
 		Long: `Prints a completion script for a shell. It completes commands and flags, and,
 while a gateway runs, server ids, tool names and their arguments, session and call
-ids, and the names of snapshots and tokens.`,
+ids, and the names of snapshots, tokens and agents.`,
 		Example: `  source <(tine completion bash)
   tine completion bash > /etc/bash_completion.d/tine
   tine completion zsh > "${fpath[1]}/_tine"

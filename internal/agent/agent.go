@@ -58,6 +58,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/agent/blueprint"
 	"github.com/tine-mcp/tine/internal/agent/runner"
+	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/store"
 )
 
@@ -69,8 +70,8 @@ type Blueprints interface {
 	// Finished runs the hooks of the end of a run, and fails where it could not run them all.
 	// It may be called once more for the same run then, and after a restart.
 	Finished(ctx context.Context, hooks []blueprint.Command, run api.Run) error
-	// List returns all, also those that can't be started.
-	List(ctx context.Context) ([]api.Agent, error)
+	// List returns all, with what keeps a caller from starting them.
+	List(ctx context.Context, who identity.Principal) ([]api.Agent, error)
 }
 
 // Input is what a blueprint is resolved with.

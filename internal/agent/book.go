@@ -16,6 +16,7 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/control"
 	"github.com/tine-mcp/tine/internal/control/access"
+	"github.com/tine-mcp/tine/internal/identity"
 )
 
 // A Book is the Blueprints of a gateway: those in files, and those of the API. What it is
@@ -107,10 +108,7 @@ func (b *Book) usable(p blueprint.Blueprint, in Input) error {
 	if err := privileged(p, made(p) != ""); err != nil {
 		return err
 	}
-	servers := b.o.Servers()
-	starts := func(id string) bool { return b.o.Starts(in.Owner, in.Pinned, id) }
-	// A server that the owner may not use has the words of one that there is not.
-	own := slices.DeleteFunc(slices.Clone(servers), func(id string) bool { return !starts(id) })
+	servers, own := b.o.Servers(), b.own(in.Owner, in.Pinned)
 	for _, name := range slices.Sorted(maps.Keys(p.Servers)) {
 		ref := p.Servers[name].Ref
 		if ref != "" && !slices.Contains(own, ref) {
@@ -118,7 +116,7 @@ func (b *Book) usable(p blueprint.Blueprint, in Input) error {
 			e.Server = control.Clip(ref)
 			return e
 		}
-		if ref == "" && !slices.Contains(servers, name) && !starts(name) {
+		if ref == "" && !slices.Contains(servers, name) && !b.o.Starts(in.Owner, in.Pinned, name) {
 			return &api.Error{
 				Kind: api.KindRefused, Status: http.StatusForbidden, Server: name,
 				Message: "agent " + p.Name + ": mcp_servers." + name + ": no rule gives the owner of the session a server of this name; have it named in the servers of a rule (auth.rules)",
@@ -126,6 +124,12 @@ func (b *Book) usable(p blueprint.Blueprint, in Input) error {
 		}
 	}
 	return nil
+}
+
+// own are the servers that an owner may use. Another one has the words of one that there is
+// not.
+func (b *Book) own(owner string, pinned []byte) []string {
+	return slices.DeleteFunc(slices.Clone(b.o.Servers()), func(id string) bool { return !b.o.Starts(owner, pinned, id) })
 }
 
 // privileged refuses a document of the API that has what only an operator may give it.
@@ -138,12 +142,12 @@ func privileged(p blueprint.Blueprint, may bool) error {
 }
 
 // List implements Blueprints.
-func (b *Book) List(ctx context.Context) ([]api.Agent, error) {
+func (b *Book) List(ctx context.Context, who identity.Principal) ([]api.Agent, error) {
 	list, err := b.o.Store.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	k := b.known()
+	k := b.known(who)
 	for _, l := range list {
 		k.Agents = append(k.Agents, l.Name)
 	}
@@ -154,10 +158,10 @@ func (b *Book) List(ctx context.Context) ([]api.Agent, error) {
 	return all, nil
 }
 
-// known is what blueprints may name.
-func (b *Book) known() blueprint.Known {
+// known is what blueprints may name whose runs are a caller's.
+func (b *Book) known(who identity.Principal) blueprint.Known {
 	agents := b.o.Agents()
-	k := blueprint.Known{Servers: b.o.Servers(), Executors: agents.ExecutorNames(), Env: make(map[string]bool, len(agents.Env)), Config: b.o.Settings}
+	k := blueprint.Known{Servers: b.own(who.Name, identity.Pin(who)), Executors: agents.ExecutorNames(), Env: make(map[string]bool, len(agents.Env)), Config: b.o.Settings, Program: b.o.Hooks.Find}
 	for _, name := range agents.Env {
 		_, k.Env[name] = b.o.Getenv(name)
 	}

@@ -52,18 +52,32 @@ func owns(who identity.Principal, d blueprint.Document) error {
 	if access.Uses(who, access.Thing{Owner: d.Owner}) {
 		return nil
 	}
-	return refused(http.StatusForbidden, false, "agent "+d.Name+" is another principal's; choose another name, or have its owner or an operator change it")
+	return refused(http.StatusForbidden, false, "agent "+d.Name+" is another principal's, and only its owner and operators read, change or delete its blueprint; choose another name, or ask one of them")
+}
+
+// Document returns a blueprint of the API as it was written. It may have secrets, so that it
+// is for those who may change it.
+func (b *Book) Document(ctx context.Context, who identity.Principal, name string) (json.RawMessage, error) {
+	if err := writes(who); err != nil {
+		return nil, err
+	}
+	d, err := b.o.Store.Document(ctx, name)
+	if err != nil {
+		return nil, faultOf(name, err)
+	}
+	return d.Body, owns(who, d)
 }
 
 // PutAgent keeps a blueprint of the API, under a name that no file has. It belongs to the
-// caller that adds it.
-func (b *Book) PutAgent(ctx context.Context, who identity.Principal, name string, body json.RawMessage) (api.Agent, error) {
+// caller that adds it; isNew says that there was none.
+func (b *Book) PutAgent(ctx context.Context, who identity.Principal, name string, body json.RawMessage) (out api.Agent, isNew bool, err error) {
 	if err := writes(who); err != nil {
-		return api.Agent{}, err
+		return out, false, err
 	}
 	operator := who.Is(api.RoleOperator)
 	d := blueprint.Document{Name: name, Owner: who.Name, Operator: operator, Body: body, Changed: time.Now().UTC()}
 	p, err := b.o.Store.Put(ctx, d, func(p blueprint.Blueprint, was *blueprint.Document) error {
+		isNew = was == nil
 		if was != nil {
 			if err := owns(who, *was); err != nil {
 				return err
@@ -72,10 +86,10 @@ func (b *Book) PutAgent(ctx context.Context, who identity.Principal, name string
 		return privileged(p, operator)
 	})
 	if err != nil {
-		return api.Agent{}, faultOf(name, err)
+		return out, false, faultOf(name, err)
 	}
 	b.o.Log.Info("blueprint of an agent written", "agent", name, "principal", who.Name)
-	return b.listed(p, nil, b.known()), nil
+	return b.listed(p, nil, b.known(who)), isNew, nil
 }
 
 // DeleteAgent forgets a blueprint of the API. Runs of it go on; its sessions can't be

@@ -83,7 +83,7 @@ func (s *shelf) write(name, text string) {
 }
 
 func (s *shelf) put(who identity.Principal, name, body string) error {
-	_, err := s.PutAgent(s.t.Context(), who, name, json.RawMessage(body))
+	_, _, err := s.PutAgent(s.t.Context(), who, name, json.RawMessage(body))
 	return err
 }
 
@@ -187,6 +187,7 @@ func TestBookLists(t *testing.T) {
 	s := shelve(t, map[string]string{
 		"agents/good.md":   "---\ndescription: Works\nexecutor: bin\nmcp_servers: {files: {}}\n---\n",
 		"agents/broken.md": "---\ncolor: [x]\n---\n",
+		"agents/hooked.md": "---\nhooks: {on_run_start: {command: ./nothere}, on_run_finish: {command: ./nothere}}\n---\n",
 		"agents/odd.md":    "---\nexecutor: bim\nmcp_servers: {nowhere: {}}\nexecutor_config: {turns: 4}\n---\n",
 	})
 	if err := s.put(ada, "doc", `{"mcp_servers":{"memory":{}}}`); err != nil {
@@ -194,8 +195,8 @@ func TestBookLists(t *testing.T) {
 	}
 	check := func(problems map[string][]string) {
 		t.Helper()
-		list, err := s.List(t.Context())
-		if err != nil || len(list) != 4 || !slices.IsSortedFunc(list, func(a, b api.Agent) int { return strings.Compare(a.Name, b.Name) }) {
+		list, err := s.List(t.Context(), ada)
+		if err != nil || len(list) != 5 || !slices.IsSortedFunc(list, func(a, b api.Agent) int { return strings.Compare(a.Name, b.Name) }) {
 			t.Fatalf("%+v, %v", list, err)
 		}
 		for _, a := range list {
@@ -214,12 +215,20 @@ func TestBookLists(t *testing.T) {
 			}
 		}
 	}
-	odd := []string{"no executor", "no server"}
-	check(map[string][]string{"broken": {"broken.md:2"}, "odd": odd})
+	odd, hooked := []string{"no executor", "no server"}, []string{"hooked.md:2:24: hooks.on_run_start[0].command: the program " + filepath.Join(s.dir, "agents", "nothere") + " can't be run"}
+	check(map[string][]string{"broken": {"broken.md:2"}, "hooked": hooked, "odd": odd})
+	// A server that the caller may not use is as one that there is not.
+	if err := s.put(ada, "doc", `{"mcp_servers":{"vault":{}}}`); err != nil {
+		t.Fatal(err)
+	}
+	check(map[string][]string{"broken": {"broken.md:2"}, "hooked": hooked, "odd": odd, "doc": {"agent doc:1:17: mcp_servers.vault: there is no server \"vault\""}})
+	if err := s.put(ada, "doc", `{"mcp_servers":{"memory":{}}}`); err != nil {
+		t.Fatal(err)
+	}
 	// A reload counts at once.
 	s.servers = []string{"files"}
 	s.agents.Executors = append(s.agents.Executors, config.Executor{Name: "bim", Type: config.ExecutorCommand, Command: "x"})
-	check(map[string][]string{"broken": {"broken.md:2"}, "odd": {"no server", "bim wants 3"}, "doc": {"no server \"memory\""}})
+	check(map[string][]string{"broken": {"broken.md:2"}, "hooked": hooked, "odd": {"no server", "bim wants 3"}, "doc": {"no server \"memory\""}})
 }
 
 func TestDocumentsOfTheAPI(t *testing.T) {
@@ -261,7 +270,7 @@ func TestDocumentsOfTheAPI(t *testing.T) {
 	s.write("capabilities/c.md", "---\nmcp_servers: {memory: {command: x}}\n---\n")
 	_, err := resolve("a")
 	refusedWith(t, err, api.KindRefused, "mcp_servers.memory: this needs the role operator")
-	list := must(s.List(ctx))
+	list := must(s.List(ctx, ada))
 	if i := slices.IndexFunc(list, func(a api.Agent) bool { return a.Name == "a" }); len(list[i].Problems) != 1 || !strings.Contains(list[i].Problems[0], "role operator") {
 		t.Errorf("%+v", list[i])
 	}

@@ -80,7 +80,7 @@ func (b *book) Finished(_ context.Context, _ []blueprint.Command, run api.Run) e
 	return nil
 }
 
-func (b *book) List(context.Context) ([]api.Agent, error) {
+func (b *book) List(context.Context, identity.Principal) ([]api.Agent, error) {
 	var all []api.Agent
 	for _, name := range slices.Sorted(maps.Keys(b.all)) {
 		all = append(all, api.Agent{Name: name, Source: "/agents/" + name})

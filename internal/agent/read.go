@@ -29,7 +29,7 @@ func (s *Service) Agents(ctx context.Context, who identity.Principal) (api.Agent
 	if err != nil {
 		return api.AgentList{}, err
 	}
-	all, err := s.o.Blueprints.List(ctx)
+	all, err := s.o.Blueprints.List(ctx, who)
 	if err != nil {
 		return api.AgentList{}, err
 	}

@@ -11,6 +11,9 @@ type Document struct {
 	YAML bool
 	// Keys are those that its map may have.
 	Keys []string
+	// Empty is what is wrong with a document that has no value at all; without it that is an
+	// empty map.
+	Empty string
 	// Read is called with the map.
 	Read func(Object)
 	// Unknown says what is wrong with a key that a map has not, where there is more to say
@@ -45,6 +48,10 @@ func (doc Document) Parse(data []byte, path string) (warnings []string, err erro
 		return nil, d.unreadable(err)
 	}
 	d.duplicates(t)
+	if t.root.Shape == ShapeNull && doc.Empty != "" {
+		d.fail(Pos{1, 1}, "%s", doc.Empty)
+		return nil, d.err()
+	}
 	if o, ok := d.object(t.root, "", nil, doc.Keys); ok {
 		doc.Read(o)
 	}

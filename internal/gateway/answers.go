@@ -24,7 +24,7 @@ type rawCall struct {
 }
 
 func (rawCall) contents() []content {
-	return []content{{mediaJSON, reflect.TypeFor[api.CallResponse]()}, {mediaLines, reflect.TypeFor[api.CallEvent]()}}
+	return []content{{media: mediaJSON, of: reflect.TypeFor[api.CallResponse]()}, {media: mediaLines, of: reflect.TypeFor[api.CallEvent]()}}
 }
 
 func (c rawCall) write(a *ask) error {
@@ -49,7 +49,7 @@ type rawReplay struct {
 }
 
 func (rawReplay) contents() []content {
-	return []content{{mediaJSON, reflect.TypeFor[api.Replay]()}}
+	return []content{{media: mediaJSON, of: reflect.TypeFor[api.Replay]()}}
 }
 
 func (p rawReplay) write(a *ask) error {
@@ -70,17 +70,37 @@ func answered(err error) error {
 	return nil
 }
 
+// made is an answer with the status 201 where the request has made something, and 200 where
+// that was there.
+type made[T any] struct {
+	value T
+	isNew bool
+}
+
+func (made[T]) contents() []content {
+	return []content{{media: mediaJSON, of: reflect.TypeFor[T]()}, {mediaJSON, reflect.TypeFor[T](), http.StatusCreated}}
+}
+
+func (m made[T]) write(a *ask) error {
+	status := http.StatusOK
+	if m.isNew {
+		status = http.StatusCreated
+	}
+	writeJSON(a.w, status, m.value)
+	return nil
+}
+
 // callPage is an api.CallList, or a stream of calls that was written already.
 type callPage struct{ api.CallList }
 
 func (callPage) contents() []content {
-	return []content{{mediaJSON, reflect.TypeFor[api.CallList]()}, {mediaLines, reflect.TypeFor[api.Call]()}}
+	return []content{{media: mediaJSON, of: reflect.TypeFor[api.CallList]()}, {media: mediaLines, of: reflect.TypeFor[api.Call]()}}
 }
 
 // lines is an answer of one JSON value a line, made while it is written.
 type lines[T any] func(emit func(T) error) error
 
-func (lines[T]) contents() []content { return []content{{mediaLines, reflect.TypeFor[T]()}} }
+func (lines[T]) contents() []content { return []content{{media: mediaLines, of: reflect.TypeFor[T]()}} }
 
 func (each lines[T]) write(a *ask) error {
 	return writeStream(a, mediaLines, "", func(w io.Writer) error {

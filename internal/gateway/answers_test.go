@@ -33,7 +33,7 @@ func TestAnswersFitTheDocument(t *testing.T) {
 	good := func(method, path, body string) *reply {
 		t.Helper()
 		r := w.ask(t, method, path, body, asOps...)
-		if r.status != http.StatusOK && r.status != http.StatusNoContent {
+		if r.status >= http.StatusMultipleChoices {
 			t.Errorf("%s %s: status %d %s", method, path, r.status, r.body)
 		}
 		delete(left, byID[w.doc.operationOf(t, method, path).ID])
@@ -114,6 +114,13 @@ func TestAnswersFitTheDocument(t *testing.T) {
 	good("GET", "/v1/agents", "")
 	good("GET", "/v1/agents/worker", "")
 	bad("GET", "/v1/agents/nosuch", "")
+	good("PUT", "/v1/agents/kept", `{"description":"x"}`)
+	good("PUT", "/v1/agents/kept", `{"description":"y"}`)
+	bad("PUT", "/v1/agents/kept", `{"descripton":"y"}`)
+	good("GET", "/v1/agents/kept/blueprint", "")
+	bad("GET", "/v1/agents/nosuch/blueprint", "")
+	good("DELETE", "/v1/agents/kept", "")
+	bad("DELETE", "/v1/agents/kept", "")
 	var run api.Run
 	decode(t, good("POST", "/v1/runs", `{"agent":"worker","prompt":"hi"}`).body, &run)
 	bad("POST", "/v1/runs", `{"agent":"nosuch"}`)

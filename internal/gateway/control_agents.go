@@ -2,7 +2,7 @@ package gateway
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
@@ -32,6 +32,22 @@ func (g *Gateway) getAgent(a *ask, _ none) (api.Agent, error) {
 		Kind: api.KindInvalid, Status: http.StatusNotFound,
 		Message: fmt.Sprintf("there is no agent %q that you may start", clip(a.args["agent"])),
 	}
+}
+
+// getBlueprint is not getAgent: a blueprint may hold secrets, and is for those who may
+// change it.
+func (g *Gateway) getBlueprint(a *ask, _ none) (rawJSON, error) {
+	body, err := g.o.Book.Document(a.ctx(), a.who, a.args["agent"])
+	return rawJSON(body), err
+}
+
+func (g *Gateway) putAgent(a *ask, in json.RawMessage) (made[api.Agent], error) {
+	out, isNew, err := g.o.Book.PutAgent(a.ctx(), a.who, a.args["agent"], in)
+	return made[api.Agent]{out, isNew}, err
+}
+
+func (g *Gateway) deleteAgent(a *ask, _ none) (none, error) {
+	return none{}, g.o.Book.DeleteAgent(a.ctx(), a.who, a.args["agent"])
 }
 
 func (g *Gateway) startRun(a *ask, in api.NewRun) (api.Run, error) {
@@ -82,8 +98,8 @@ func (g *Gateway) getRun(a *ask, q runQuery) (api.Run, error) {
 // waitRun is a run when it has ended, or as it is when ctx has.
 func (g *Gateway) waitRun(ctx context.Context, a *ask, id string) (api.Run, error) {
 	run, err := g.o.Agents.Wait(ctx, a.who, id)
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return run, nil
+	if err != nil && ctx.Err() != nil { // which may have broken off the reading
+		return g.o.Agents.Run(a.ctx(), a.who, id)
 	}
 	return run, err
 }

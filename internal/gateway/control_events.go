@@ -29,7 +29,7 @@ type eventQuery struct {
 type eventFeed struct{}
 
 func (eventFeed) contents() []content {
-	return []content{{"text/event-stream", reflect.TypeFor[api.Event]()}, {mediaLines, reflect.TypeFor[api.Event]()}}
+	return []content{{media: "text/event-stream", of: reflect.TypeFor[api.Event]()}, {media: mediaLines, of: reflect.TypeFor[api.Event]()}}
 }
 
 const (

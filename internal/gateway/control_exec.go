@@ -16,7 +16,7 @@ import (
 type execStream struct{}
 
 func (execStream) contents() []content {
-	return []content{{mediaLines, reflect.TypeFor[api.ExecEvent]()}}
+	return []content{{media: mediaLines, of: reflect.TypeFor[api.ExecEvent]()}}
 }
 
 // exec runs a command and answers with what it writes as it comes. What fails before the

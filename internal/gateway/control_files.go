@@ -105,7 +105,7 @@ type fetched struct {
 }
 
 func (fetched) contents() []content {
-	return []content{{mediaJSON, reflect.TypeFor[api.FileList]()}, {media: mediaBytes}, {media: mediaTar}}
+	return []content{{media: mediaJSON, of: reflect.TypeFor[api.FileList]()}, {media: mediaBytes}, {media: mediaTar}}
 }
 
 func (f fetched) write(a *ask) error {
@@ -156,7 +156,7 @@ type stateQuery struct {
 type stateLines struct{ produce func(io.Writer) error }
 
 func (stateLines) contents() []content {
-	return []content{{mediaLines, reflect.TypeFor[api.StateItem]()}}
+	return []content{{media: mediaLines, of: reflect.TypeFor[api.StateItem]()}}
 }
 
 func (s stateLines) write(a *ask) error { return writeStream(a, mediaLines, "", s.produce) }

@@ -45,8 +45,9 @@ type operation struct {
 
 // A content is what an answer may be.
 type content struct {
-	media string
-	of    reflect.Type // one line of it, for lines; nil for bytes
+	media  string
+	of     reflect.Type // one line of it, for lines; nil for bytes
+	status int          // zero for 200
 }
 
 // none is the input or the answer where there is none.
@@ -82,7 +83,7 @@ func op[In, Out any](handle func(*Gateway, *ask, In) (Out, error)) operation {
 	if c, ok := any(*new(Out)).(contents); ok {
 		o.answers = c.contents()
 	} else if out := reflect.TypeFor[Out](); out != reflect.TypeFor[none]() {
-		o.answers = []content{{mediaJSON, out}}
+		o.answers = []content{{media: mediaJSON, of: out}}
 	}
 	o.serve = func(g *Gateway, a *ask, query url.Values, rt *action) (any, error) {
 		var in In
@@ -114,7 +115,7 @@ const restMark = "...}"
 
 // hasBody reports whether the input is a JSON body.
 func (rt *action) hasBody() bool {
-	return rt.in != reflect.TypeFor[none]() && !rt.upload && (rt.method == http.MethodPost || rt.method == http.MethodPatch)
+	return rt.in != reflect.TypeFor[none]() && !rt.upload && rt.method != http.MethodGet && rt.method != http.MethodDelete
 }
 
 // match reports whether a path is the route's, and what stands in it.

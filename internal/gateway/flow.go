@@ -19,7 +19,7 @@ type flow[T any] struct {
 	run func(ctx context.Context, emit func(T) error)
 }
 
-func (flow[T]) contents() []content { return []content{{mediaLines, reflect.TypeFor[T]()}} }
+func (flow[T]) contents() []content { return []content{{media: mediaLines, of: reflect.TypeFor[T]()}} }
 
 func (f flow[T]) write(a *ask) error {
 	ctx, cancel := context.WithCancel(a.ctx())

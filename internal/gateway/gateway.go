@@ -46,6 +46,7 @@ type Options struct {
 	Wallet    *credential.Wallet
 	Control   *Control // nil where no server acts on sessions
 	Agents    *agent.Service
+	Book      *agent.Book // the blueprints of Agents
 	// Reload reads the config again, and returns when it holds or why it does not; nil
 	// where there is none to read.
 	Reload func(context.Context) error

@@ -1,11 +1,13 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -25,7 +27,9 @@ type object = map[string]any
 // rawJSON is a document that is made already.
 type rawJSON []byte
 
-func (rawJSON) contents() []content { return []content{{mediaJSON, reflect.TypeFor[map[string]any]()}} }
+func (rawJSON) contents() []content {
+	return []content{{media: mediaJSON, of: reflect.TypeFor[map[string]any]()}}
+}
 
 func (b rawJSON) write(a *ask) error {
 	a.w.Header().Set("Content-Type", mediaJSON)
@@ -140,7 +144,9 @@ func (s *schemas) operation(rt *action) (object, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.made[rt.in.Name()].AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}} // they are read strictly
+		if rt.in.Kind() == reflect.Struct {
+			s.made[rt.in.Name()].AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}} // they are read strictly
+		}
 		out["requestBody"] = object{"required": !rt.empty, "content": object{mediaJSON: object{"schema": schema}}}
 	}
 	if !rt.hasBody() {
@@ -157,8 +163,13 @@ func (s *schemas) operation(rt *action) (object, error) {
 		responses["204"] = object{"description": "It is done."}
 		return out, nil
 	}
-	bodies := object{}
 	for _, c := range rt.answers {
+		status := cmp.Or(c.status, http.StatusOK)
+		answer, ok := responses[strconv.Itoa(status)].(object)
+		if !ok {
+			answer = object{"description": http.StatusText(status), "content": object{}}
+			responses[strconv.Itoa(status)] = answer
+		}
 		body := object{}
 		if c.of != nil {
 			schema, err := s.of(c.of)
@@ -167,9 +178,8 @@ func (s *schemas) operation(rt *action) (object, error) {
 			}
 			body["schema"] = schema
 		}
-		bodies[c.media] = body
+		answer["content"].(object)[c.media] = body
 	}
-	responses["200"] = object{"description": http.StatusText(http.StatusOK), "content": bodies}
 	return out, nil
 }
 

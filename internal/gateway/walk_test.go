@@ -131,6 +131,12 @@ var controlWalk = []walked{
 	{"readState", "GET", "/v1/sessions/{A}/state/zebra", "", 400, 403},
 	{"listAgents", "GET", "/v1/agents", "", 200, 200},
 	{"getAgent", "GET", "/v1/agents/worker", "", 200, 200},
+	{"putAgent", "PUT", "/v1/agents/bobs", `{}`, 403, 403},
+	{"putAgent", "PUT", "/v1/agents/own", `{"mcp_servers":{"zebra":{}}}`, 200, 403},
+	{"putAgent", "PUT", "/v1/agents/own", `{"mcp_servers":{"zebr":{}}}`, 200, 403},
+	{"getBlueprint", "GET", "/v1/agents/bobs/blueprint", "", 403, 403},
+	{"getBlueprint", "GET", "/v1/agents/own/blueprint", "", 200, 403},
+	{"deleteAgent", "DELETE", "/v1/agents/bobs", "", 403, 403},
 	{"startRun", "POST", "/v1/runs", `{"agent":"worker","prompt":"x"}`, 200, 0},
 	{"startRun", "POST", "/v1/runs", `{"session":"{G}","prompt":"x"}`, 404, 403},
 	{"listRuns", "GET", "/v1/runs", "", 200, 200},
@@ -238,6 +244,11 @@ servers:
 	running := func() int { return want[api.Server](t, w, "GET", "/v1/servers/zebra", "", asOps...).Instances }
 	before := running()
 
+	for name, who := range map[string][]string{"bobs": asBob, "own": asAda} {
+		if r := w.ask(t, "PUT", "/v1/agents/"+name, fmt.Sprintf(`{"system_prompt":%q}`, said), who...); r.status != http.StatusCreated {
+			t.Fatalf("%s: %d %s", name, r.status, r.body)
+		}
+	}
 	lease := want[api.Lease](t, w, "POST", "/v1/leases", `{"ttl":"1h"}`, asBob...)
 	run := want[api.Run](t, w, "POST", "/v1/runs", fmt.Sprintf(`{"agent":"worker","prompt":%q}`, said), asBob...)
 	fill := strings.NewReplacer("{R}", run.ID, "{G}", run.Session, "{L}", lease.ID, "{B}", bobs.ID, "{S}", frozen.ID, "{C}", made.ID, "{I}", inst.ID, "{A}", adas.ID, "{T}", adasFrozen.ID).Replace

@@ -149,9 +149,10 @@ func (w *world) start() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	agents, book := w.coordinator(ctx, cfg)
 	o := gateway.Options{
 		Registry: w.rg, Clients: w.db, Creations: w.db, Tokens: w.db, Operator: operator, Version: "1.2.3", ID: id, StateDir: w.dir,
-		Agents: w.coordinator(ctx), Wallet: w.wallet, Journal: w.journal, Feed: w.db, Hub: &w.hub, Metrics: w.metrics, Tracing: w.tracing, Redact: redact, Log: log,
+		Agents: agents, Book: book, Wallet: w.wallet, Journal: w.journal, Feed: w.db, Hub: &w.hub, Metrics: w.metrics, Tracing: w.tracing, Redact: redact, Log: log,
 	}
 	if w.change != nil {
 		w.change(&o)

@@ -67,6 +67,8 @@ type Hook struct {
 	Timeout time.Duration
 	// Continue has a run go on where the hook itself fails; otherwise that refuses the run.
 	Continue bool
+
+	at spot // of the command
 }
 
 // Limits bound what an agent may start. Zero fields are the config's.

@@ -272,6 +272,89 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestCheckSettings has the place of a setting that an executor complains about.
+func TestCheckSettings(t *testing.T) {
+	_, f := files(t, map[string]string{
+		"agents/none/agent.yaml":    "description: x\nexecutor: command\n",
+		"agents/standard.md":        "---\ndescription: x\n---\n",
+		"agents/wrong/agent.yaml":   "executor_config:\n  n: 3\n  m: x\n",
+		"agents/list/agent.yaml":    "executor_config:\n  n: [a, b]\n",
+		"agents/short.md":           "---\ndescription: x\nmodel: y\n---\n",
+		"agents/elsewhere.md":       "---\nexecutor_config: {n: 1}\n---\n",
+		"agents/open/agent.yaml":    "executor_config: {n: '${params.prompt}'}\n",
+		"agents/other/agent.yaml":   "executor_config: {n: '${params.prompt}', m: 1}\n",
+		"agents/hooked/agent.yaml":  "hooks:\n  on_run_start: [{command: good}, {args: [x], command: gone}]\n  on_run_finish: {command: gone}\n",
+		"agents/lenient/agent.yaml": "hooks:\n  on_run_start: {command: gone, on_error: continue}\n",
+		"agents/own/agent.yaml":     "hooks:\n  on_run_start: [{command: gone, env: {PATH: /x}}, {command: /gone, env: {PATH: /x}}]\n",
+	})
+	for name, tt := range map[string]struct {
+		err               string // of the executor
+		problem, warnings string
+	}{
+		"none":      {"executor_config.command: is missing", "none/agent.yaml:2:1: executor_config.command: is missing", ""},
+		"standard":  {"executor_config.command: is missing", "standard.md:2:1: executor_config.command: is missing", ""},
+		"wrong":     {"executor_config.m: unknown", "wrong/agent.yaml:3:3: executor_config.m: unknown", ""},
+		"list":      {"executor_config.n[1]: unknown", "list/agent.yaml:2:3: executor_config.n[1]: unknown", ""},
+		"short":     {"executor_config.model: unknown", "short.md:3:1: executor_config.model: unknown", ""},
+		"elsewhere": {"executor_config.command: is missing", "elsewhere.md:2:1: executor_config.command: is missing", ""},
+		"open":      {"executor_config.n: is missing", "", ""},
+		"other":     {"executor_config.m: unknown", "other/agent.yaml:1:42: executor_config.m: unknown", ""},
+		"hooked":    {"", "hooked/agent.yaml:2:47: hooks.on_run_start[1].command: no gone", "hooked/agent.yaml:3:19: hooks.on_run_finish[0].command: no gone"},
+		"lenient":   {"", "", "lenient/agent.yaml:2:18: hooks.on_run_start[0].command: no gone"},
+		"own":       {"", "own/agent.yaml:2:53: hooks.on_run_start[1].command: no /gone", ""},
+	} {
+		b := get(t, f, name)
+		problems, warnings := b.Check(Known{
+			Executors: config.ExecutorTypes,
+			Config: func(executor string, settings map[string]any) error {
+				if _, ok := settings["n"]; ok && (name == "open" || name == "other") {
+					t.Errorf("%s: the setting with a placeholder is %v", name, settings["n"])
+				}
+				if executor != b.Executor || tt.err == "" {
+					return nil
+				}
+				return errors.New(tt.err)
+			},
+			Program: func(command string) error {
+				if strings.HasSuffix(command, "gone") {
+					return errors.New("no " + command)
+				}
+				return nil
+			},
+		})
+		var got string
+		for _, p := range problems {
+			got += p.String()
+		}
+		if len(problems) > 1 || !strings.HasSuffix(got, tt.problem) || (got == "") != (tt.problem == "") {
+			t.Errorf("%s: %q, want %q", name, got, tt.problem)
+		}
+		if got := strings.Join(warnings, ""); len(warnings) > 1 || !strings.HasSuffix(got, tt.warnings) || (got == "") != (tt.warnings == "") {
+			t.Errorf("%s: warnings %q, want %q", name, got, tt.warnings)
+		}
+	}
+}
+
+// TestEmptyFiles are mistakes, which front matter without keys is not.
+func TestEmptyFiles(t *testing.T) {
+	_, f := files(t, map[string]string{
+		"agents/none/agent.yaml": "", "agents/comment/agent.yml": "# later\n\n", "agents/null/agent.json": "null",
+		"agents/front.md": "---\n---\n", "agents/map/agent.yaml": "{}\n", "capabilities/c/capability.yaml": "\n",
+	})
+	for name, wrong := range map[string]bool{"none": true, "comment": true, "null": true, "front": false, "map": false} {
+		_, err := NewStore(func() Folders { return f }, nil).Get(t.Context(), name)
+		if wrong != (err != nil) || wrong && !strings.Contains(err.Error(), name+"/agent.") || wrong && !strings.Contains(err.Error(), ":1:1: is empty; write keys such as description") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := f.CheckCapabilities(); err == nil || !strings.Contains(err.Error(), "capability.yaml:1:1: is empty") {
+		t.Errorf("a capability: %v", err)
+	}
+	if _, err := Parse("a", []byte("null")); err == nil || err.Error() != "agent a:1:1: is empty; write keys such as description" {
+		t.Errorf("a document: %v", err)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	_, f := files(t, map[string]string{"agents/a/agent.yaml": `
 system_prompt: ${params.promt} ${env.OTHER} ${env.UNSET} ${scope.s} ${runner.orchestrator_url}

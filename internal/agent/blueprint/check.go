@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/tine-mcp/tine/internal/config"
 )
@@ -17,8 +18,11 @@ type Known struct {
 	Agents    []string
 	// Env says of each variable that the config allows whether it is set.
 	Env map[string]bool
-	// Config holds the settings of an executor against what it knows; nil for no check.
+	// Config holds the settings of an executor against what it knows. An error begins with
+	// the setting that it is about, such as executor_config.model. Nil for no check.
 	Config func(executor string, settings map[string]any) error
+	// Program says why a program can't be run; nil for no check.
+	Program func(command string) error
 }
 
 // Check looks for what can't work though the blueprint by itself is right. Problems keep
@@ -28,13 +32,10 @@ func (b Blueprint) Check(k Known) (problems []config.Problem, warnings []string)
 	c.servers()
 	if b.Executor != "" && !slices.Contains(k.Executors, b.Executor) {
 		c.fail(b.spotOf("executor"), "there is no executor %q%s", b.Executor, mend(b.Executor, k.Executors, "name one of agents.executors of the config"))
-	} else if k.Config != nil {
-		if settings, ok := b.Config.fixed(); ok {
-			if err := k.Config(b.Executor, settings); err != nil {
-				c.fail(b.spotOf("executor_config"), "%v", err)
-			}
-		}
+	} else {
+		c.settings()
 	}
+	c.hooks()
 	for i, pattern := range b.Agents {
 		if !slices.ContainsFunc(k.Agents, func(name string) bool { return Matches(pattern, name) }) {
 			c.warn(b.spotOf(fmt.Sprintf("agents[%d]", i)), "no agent is called %s", pattern)
@@ -97,6 +98,59 @@ func (b Blueprint) CheckServers(known []string) error {
 	}
 	cause := &config.Error{Problems: c.problems}
 	return &InvalidError{Code: CodeServerRef, Message: cause.Error(), cause: cause}
+}
+
+// settings holds executor_config against what the executor knows. A setting with a
+// placeholder has no value yet, and is left out.
+func (c *checker) settings() {
+	if c.k.Config == nil {
+		return
+	}
+	settings := make(map[string]any, len(c.b.Config.fields))
+	for key, v := range c.b.Config.fields {
+		if v.fixed() {
+			settings[key] = v.literal()
+		}
+	}
+	err := c.k.Config(c.b.Executor, settings)
+	if err == nil {
+		return
+	}
+	setting, _, _ := strings.Cut(err.Error(), ":")
+	setting, _, _ = strings.Cut(setting, "[")
+	if v, ok := c.b.Config.fields[strings.TrimPrefix(setting, "executor_config.")]; ok && !v.fixed() {
+		return // it is there
+	}
+	at, ok := c.b.spots[setting]
+	switch {
+	case ok:
+	case len(c.b.Config.fields) > 0:
+		at = c.b.spotOf("executor_config")
+	default:
+		at = c.b.spotOf("executor")
+	}
+	at.path = "" // which the error names
+	c.fail(at, "%v", err)
+}
+
+// hooks looks for programs that can't be run.
+func (c *checker) hooks() {
+	if c.k.Program == nil {
+		return
+	}
+	for i, h := range slices.Concat(c.b.Hooks.Start, c.b.Hooks.Finish) {
+		if _, own := h.Env["PATH"]; own && !strings.ContainsAny(h.Command, `/\`) {
+			continue
+		}
+		err := c.k.Program(h.Command)
+		switch {
+		case err == nil:
+		case h.Continue || i >= len(c.b.Hooks.Start):
+			c.warn(h.at, "%v", err)
+		default:
+			c.fail(h.at, "%v", err)
+		}
+	}
 }
 
 func (c *checker) servers() {
@@ -191,13 +245,9 @@ func (c *checker) parameters() (may, must map[string]bool, open bool) {
 	return may, must, open
 }
 
-// fixed is a map without placeholders; ok is false for one that has some.
-func (t Tree) fixed() (m map[string]any, ok bool) {
-	ok = true
+// fixed reports whether a value has no placeholders.
+func (t Tree) fixed() bool {
+	ok := true
 	t.each(func(t Text) { ok = ok && len(t.placeholders()) == 0 })
-	if !ok {
-		return nil, false
-	}
-	m, _ = t.literal().(map[string]any)
-	return m, true
+	return ok
 }

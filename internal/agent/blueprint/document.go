@@ -58,6 +58,9 @@ func parseDocument(src source, table config.Table[draft], data []byte, r *report
 	var d draft
 	spots := map[string]spot{}
 	doc := config.Document{YAML: true, Keys: keysOf(table), Unknown: unknownKey}
+	if !src.body { // front matter may have no keys
+		doc.Empty = "is empty; write keys such as description"
+	}
 	doc.Read = func(o config.Object) {
 		renamed(o)
 		table.Read(o, &d)
@@ -69,6 +72,12 @@ func parseDocument(src source, table config.Table[draft], data []byte, r *report
 			spots[key] = spot{src.path, o.KeyPos(key), key}
 			for _, it := range itemsOf(o, key) {
 				spots[it.Path] = spot{src.path, it.Pos, it.Path}
+			}
+		}
+		if n := o.Get("executor_config"); n != nil {
+			for _, p := range n.Pairs {
+				path := "executor_config." + p.Key
+				spots[path] = spot{src.path, p.KeyPos, path}
 			}
 		}
 	}
@@ -152,7 +161,11 @@ func (src source) setName(d *draft, r *report) {
 	case !config.AgentName(src.name):
 		r.add(config.Problem{File: src.path, Message: fmt.Sprintf("%q can't name it; rename the file or folder to 1 to 64 letters, digits, dashes and underscores", config.Clip(src.name))})
 	case d.Name != "" && d.Name != src.name:
-		r.add(src.at(*d, "name").problem("is %q, but the file or folder is called %q; give both one name", config.Clip(d.Name), src.name))
+		what := "the file or folder"
+		if src.dir == "" {
+			what = "the agent"
+		}
+		r.add(src.at(*d, "name").problem("is %q, but %s is called %q; give both one name", config.Clip(d.Name), what, src.name))
 	}
 	if src.name != "" {
 		d.Name = src.name
@@ -214,6 +227,7 @@ func (src source) settings(d *draft, r *report) {
 			return
 		}
 		d.Config = d.Config.with(key, literal(v))
+		d.spots["executor_config."+key] = src.at(*d, key)
 	}
 	tools := make([]any, len(d.tools))
 	for i, tool := range d.tools {

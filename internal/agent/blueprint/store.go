@@ -105,6 +105,19 @@ func (s *Store) document(ctx context.Context, name string) (Document, bool, erro
 	return s.documents.Blueprint(ctx, name)
 }
 
+// Document returns a document of the API. The error is ErrFile where a file has the name,
+// ErrUnknown, or that of the state.
+func (s *Store) Document(ctx context.Context, name string) (Document, error) {
+	if src, ok := find(s.folders(), "agent", name, new(report)); ok {
+		return Document{}, fmt.Errorf("%w: %q is %s; read the file", ErrFile, name, src.path)
+	}
+	d, ok, err := s.document(ctx, name)
+	if err == nil && !ok {
+		err = s.unknown(ctx, name)
+	}
+	return d, err
+}
+
 // unknown names the nearest agent.
 func (s *Store) unknown(ctx context.Context, name string) error {
 	var names []string

@@ -239,6 +239,7 @@ var hooksValue = config.Value[[]Hook]{
 			if strings.TrimSpace(h.Command) == "" && !c.HasUnknown(hookTable.Names()) {
 				o.Fail(c.Pos(), "%s: command is missing; name a program", c.Path)
 			}
+			h.at = spot{o.File(), c.KeyPos("command"), c.Path + ".command"}
 			*dst = append(*dst, h)
 		}
 		return true

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -52,9 +51,9 @@ func (p *Programs) run(ctx context.Context, c blueprint.Command, input []byte) (
 		}
 	}()
 	env := family.NewEnvironment(p.environ(), c.Env, dir, token)
-	path, err := lookup(c.Command, env.Get("PATH"))
+	path, err := find(c.Command, env.Get("PATH"))
 	if err != nil {
-		return nil, failure("%v; install it, or give its whole path", err)
+		return nil, failure("%v", err)
 	}
 	stdin, err := inputFile(dir, input)
 	if err != nil {
@@ -124,22 +123,6 @@ func inputFile(dir string, input []byte) (*os.File, error) {
 		return nil, err
 	}
 	return os.Open(name)
-}
-
-// lookup finds a program on the PATH of the hook.
-func lookup(command, path string) (string, error) {
-	if strings.Contains(command, "/") {
-		return exec.LookPath(command)
-	}
-	for _, dir := range filepath.SplitList(path) {
-		if !filepath.IsAbs(dir) {
-			continue // it would depend on where the gateway runs
-		}
-		if found, err := exec.LookPath(filepath.Join(dir, command)); err == nil {
-			return found, nil
-		}
-	}
-	return "", fmt.Errorf("the program %q is not on PATH", command)
 }
 
 // A collector reads what a hook writes to a pipe.

@@ -119,7 +119,7 @@ func TestFailures(t *testing.T) {
 		"output":       {shell("trap '' PIPE; while :; do echo 'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy'; done"), "it printed more than 2097152 bytes", ""},
 		"many words":   {shell("yes | head -c 1000000 >&2; echo last >&2; exit 1"), "exit status 1", "y\nlast\n"},
 		"no program":   {blueprint.Command{Command: "no-such-program", Timeout: time.Second}, `the program "no-such-program" is not on PATH; install it`, ""},
-		"no such file": {blueprint.Command{Command: "/no/such", Timeout: time.Second}, "/no/such", ""},
+		"no such file": {blueprint.Command{Command: "/no/such", Timeout: time.Second}, "the program /no/such can't be run: no such file or directory; it must be there and executable", ""},
 		"long":         {shell("true", strings.Repeat("x", 4<<20)), "read the parameters from its standard input", ""},
 		"zero byte":    {blueprint.Command{Command: "sh", Env: map[string]string{"A": "\x00"}, Timeout: time.Second}, "the variable A has a zero byte", ""},
 	} {
