@@ -91,7 +91,7 @@ calls.`,
 func (c *cli) listEvents(ctx context.Context, filter client.EventFilter) error {
 	f := client.EventFollower{EventFilter: filter}
 	none := true
-	err := follow(ctx, func(ctx context.Context, each func(api.Event) error) error {
+	err := follow(ctx, filter.Once, func(ctx context.Context, each func(api.Event) error) error {
 		return c.keepRunning(ctx, func(g *gateway) (came bool, err error) {
 			err = f.Run(ctx, g.Client, func(e api.Event) error {
 				came, none = true, false

@@ -21,6 +21,7 @@ func eventsOf(all []api.Event, asked *[]string) *fakeGateway {
 		for i, e := range all {
 			e.ID = fmt.Sprint(i + 1)
 			enc.Encode(e)
+			w.(http.Flusher).Flush() // each comes by itself
 		}
 	}
 	return f

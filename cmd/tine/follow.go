@@ -24,8 +24,9 @@ const (
 
 // follow prints what read finds until it ends or is interrupted. Reading and printing run
 // side by side, so that much that comes in a moment is written together and a single
-// thing at once.
-func follow[T any](ctx context.Context, read func(ctx context.Context, each func(T) error) error, show func([]T) error) error {
+// thing at once. With whole a batch waits until it is full, or all is read: how a list
+// looks depends on nothing but what is in it.
+func follow[T any](ctx context.Context, whole bool, read func(ctx context.Context, each func(T) error) error, show func([]T) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	all := make(chan T, followBatch)
@@ -43,8 +44,12 @@ func follow[T any](ctx context.Context, read func(ctx context.Context, each func
 	}()
 	for v := range all {
 		batch := []T{v}
-		for len(batch) < followBatch && len(all) > 0 { // no other goroutine receives
-			batch = append(batch, <-all)
+		for len(batch) < followBatch && (whole || len(all) > 0) { // no other goroutine receives
+			next, more := <-all
+			if !more {
+				break
+			}
+			batch = append(batch, next)
 		}
 		if err := show(batch); err != nil {
 			stop()
