@@ -4,6 +4,7 @@ package runner
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -30,9 +31,15 @@ func (h *programs) adopt(run string) (*program, error) {
 		return nil, errNever
 	case err != nil: // torn by a power cut, which no program survives
 		return nil, errors.Join(err, h.clear(dir, record{}))
-	case rec.Turn.Sending:
-		err := errors.New("the gateway ended while it gave the run to a program, which may have got it")
-		return nil, errors.Join(err, h.clear(dir, rec))
+	}
+	switch err := os.Remove(filepath.Join(dir, turnName)); {
+	case err == nil: // the program has not got it, and never will
+		if h.swept != nil {
+			h.swept(rec.Pass)
+		}
+		return nil, cmp.Or(h.clear(dir, rec), errNever)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
 	}
 	if rec.PID == 0 {
 		// The gateway died before it noted the process, which may be there.

@@ -239,15 +239,42 @@ func TestAdopt(t *testing.T) {
 			}
 		}
 	})
-	t.Run("in doubt", func(t *testing.T) {
+	t.Run("was not given its turn", func(t *testing.T) {
 		dir, rec := run(t, "run_7", "sleep 1000")
-		rec.Turn = turn{Run: "run_8", Sending: true}
+		rec.Turn = turn{Run: "run_8"}
 		write(t, dir, rec)
-		if _, err := h.adopt("run_8"); err == nil || errors.Is(err, errNever) || !strings.Contains(err.Error(), "may have got it") {
+		if err := os.WriteFile(filepath.Join(dir, turnName), []byte("x\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var swept []pass
+		h.swept = func(p pass) { swept = append(swept, p) }
+		defer func() { h.swept = nil }()
+		if _, err := h.adopt("run_8"); !errors.Is(err, errNever) {
 			t.Errorf("got %v", err)
 		}
-		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) || procid.GroupLives(rec.PID) {
-			t.Errorf("something is left: %v", err)
+		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) || procid.GroupLives(rec.PID) || !slices.Equal(swept, []pass{rec.Pass}) {
+			t.Errorf("something is left: %v, and swept is %v", err, swept)
+		}
+	})
+	t.Run("is given its turn", func(t *testing.T) {
+		plan := script(t, "read a; read b; read c; echo $a $b; sleep 1000")
+		plan.Stdin, plan.Persistent = []byte("one\n"), true
+		p := begin(t, h, "run_8a", plan)
+		testkit.Eventually(t, "its first input is fed", p.fed)
+		if err := p.note(turn{Run: "run_8b"}); err != nil {
+			t.Fatal(err)
+		}
+		// The gateway is killed while the input is fed, which goes on.
+		if err := os.WriteFile(filepath.Join(p.dir, inputName), []byte("two\nthree\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p.leave()
+		p = adopted(t, h, "run_8b")
+		if out, err := exec.Command("/bin/sh", "-c", strings.TrimPrefix(feeder, `command -p mv "$1/turn" "$1/stdin" && `), "sh", p.dir).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if got := hear(t, p, 0, 1); !slices.Equal(got.lines, []string{"one two"}) {
+			t.Errorf("it says %q", got.lines)
 		}
 	})
 	t.Run("a torn record", func(t *testing.T) {

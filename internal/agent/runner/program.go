@@ -24,6 +24,7 @@ import (
 //	record.json     its token, its process, and the turn that it is in
 //	stdin           its input: a file, which a one-shot program may read to the end
 //	in              a FIFO in place of it, of a persistent program, which stays open
+//	turn            the input of a later turn, until it is fed, as stdin
 //	stdout, stderr  what it has written, whole
 //	order           in which order the lines of both were read
 //	ready-TICKET    lets the program begin as long as it is there
@@ -44,6 +45,7 @@ const (
 	inputName  = family.Stdin
 	outputName = family.Stdout
 	errorName  = lines.LogName
+	turnName   = "turn"
 	orderName  = "order"
 	readyName  = "ready-" // and the ticket
 	begunName  = "begun"
@@ -51,7 +53,7 @@ const (
 )
 
 // ownNames are the files of the folder that a plan can't bring.
-var ownNames = []string{recordName, inputName, fifo.In, outputName, errorName, orderName, begunName, statusName}
+var ownNames = []string{recordName, inputName, turnName, fifo.In, outputName, errorName, orderName, begunName, statusName}
 
 // errNever says that no program was started for a run, and nothing is left of the
 // attempt: it may be started.
@@ -105,9 +107,6 @@ type turn struct {
 	Run    string `json:"run"`
 	Stdout int64  `json:"stdout,omitempty"` // where its output begins
 	Stderr int64  `json:"stderr,omitempty"`
-	// Sending says that its input is being written. A gateway that dies meanwhile leaves
-	// it unknown whether the program got it.
-	Sending bool `json:"sending,omitempty"`
 }
 
 // record is what is known of a program.

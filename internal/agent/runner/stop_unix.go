@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -160,21 +161,9 @@ func (p *program) endsWithin(ctx context.Context, d time.Duration) bool {
 func (p *program) write(b []byte, within time.Duration) error {
 	p.feed.Lock()
 	defer p.feed.Unlock()
-	if _, err := os.Lstat(filepath.Join(p.dir, fifo.In)); err != nil {
-		return errors.New("the program's input is a file")
-	}
 	late := time.Now().Add(within)
-	for ; !p.fed(); time.Sleep(time.Millisecond) { // it goes as soon as it is fed
-		if time.Now().After(late) || done(p.ended) {
-			return errors.New("the program has not read its first input")
-		}
-	}
-	if p.input == nil {
-		in, err := fifo.OpenInput(p.dir)
-		if err != nil {
-			return fmt.Errorf("open the program's input: %w", err)
-		}
-		p.input = in
+	if err := p.openInput(late); err != nil {
+		return err
 	}
 	if err := p.input.SetWriteDeadline(late); err != nil {
 		return err
@@ -185,28 +174,85 @@ func (p *program) write(b []byte, within time.Duration) error {
 	return nil
 }
 
-// fed reports whether the first input of a persistent program is in its pipe.
+// openInput opens the input of a persistent program, once all before is in it. It needs
+// p.feed.
+func (p *program) openInput(late time.Time) error {
+	if _, err := os.Lstat(filepath.Join(p.dir, fifo.In)); err != nil {
+		return errors.New("the program's input is a file")
+	}
+	for ; !p.fed(); time.Sleep(time.Millisecond) { // it goes as soon as it is fed
+		if time.Now().After(late) || done(p.ended) {
+			return errors.New("the program has not read its first input")
+		}
+	}
+	if p.input != nil {
+		return nil
+	}
+	in, err := fifo.OpenInput(p.dir)
+	if err != nil {
+		return fmt.Errorf("open the program's input: %w", err)
+	}
+	p.input = in
+	return nil
+}
+
+// fed reports whether the input of a persistent program is in its pipe.
 func (p *program) fed() bool {
 	_, err := os.Lstat(filepath.Join(p.dir, inputName))
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// next begins another turn of a persistent program, for another run.
+// next begins another turn of a persistent program, for another run. With an error the
+// program has not got it.
 func (p *program) next(run string, input []byte) error {
-	t := turn{Run: run, Stdout: p.at.stdout.pos, Stderr: p.at.stderr.pos, Sending: true}
-	if err := p.note(t); err != nil {
+	p.feed.Lock()
+	defer p.feed.Unlock()
+	late := time.Now().Add(p.h.grace)
+	if err := p.openInput(late); err != nil {
 		return err
+	}
+	if done(p.ended) {
+		return errors.New("the program has ended")
+	}
+	if err := os.WriteFile(filepath.Join(p.dir, turnName), input, 0o600); err != nil {
+		return fmt.Errorf("begin another turn: %w", err)
 	}
 	if err := os.Truncate(filepath.Join(p.dir, orderName), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("begin another turn: %w", err)
 	}
-	p.at.begin(t)
-	if err := p.write(input, p.h.grace); err != nil {
+	t := turn{Run: run, Stdout: p.at.stdout.pos, Stderr: p.at.stderr.pos}
+	if err := p.note(t); err != nil {
 		return err
 	}
+	p.at.begin(t)
 	p.given = len(input)
-	t.Sending = false
-	return p.note(t)
+	return p.feedTurn(late)
+}
+
+// feeder takes the input of a turn to where the first one was, and feeds it. It goes on
+// without the gateway. An input that it has not taken yet can be taken from it. It opens the
+// pipe for reading, too, so that it does not wait for a program that is gone.
+const feeder = `command -p mv "$1/turn" "$1/stdin" && command -p cat "$1/stdin" 1<>"$1/in" && command -p rm "$1/stdin"`
+
+// feedTurn feeds the input of a turn. A program that ends meanwhile may have got it.
+func (p *program) feedTurn(late time.Time) error {
+	ctx, cancel := context.WithDeadline(context.Background(), late)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", feeder, "sh", p.dir)
+	cmd.Env = family.NewEnvironment(p.h.environ, nil, "", p.kin.Token).List()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	closeOnExec()
+	err := cmd.Run()
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return errors.New("the program does not read its input")
+	case os.Remove(filepath.Join(p.dir, turnName)) == nil, !p.endsWithin(context.Background(), p.h.grace):
+		return fmt.Errorf("give the program its input: %w", err)
+	}
+	return nil
 }
 
 // deaf reports whether the program has ended and read nothing of its last turn.
