@@ -56,9 +56,6 @@ type storm struct {
 type wanted struct {
 	mark, state string
 	text, data  string
-	// later says that it is a later turn of a program: a gateway that is killed while it gives
-	// the turn can't know whether the program has it.
-	later bool
 }
 
 // sure repeats what a killed gateway has not answered.
@@ -166,7 +163,7 @@ func (s *storm) turns(mark string, cli bool) error {
 	for n := range 3 {
 		turn := fmt.Sprintf("%s-%d", mark, n)
 		in.Parameters = api.Parameters{"mark": turn}
-		run, err := s.accept(in, cli && n == 0, wanted{mark: turn, state: api.RunCompleted, text: "done " + turn, later: n > 0})
+		run, err := s.accept(in, cli && n == 0, wanted{mark: turn, state: api.RunCompleted, text: "done " + turn})
 		if err != nil {
 			return err
 		}
@@ -310,7 +307,6 @@ func (s *storm) allOver() error {
 func (s *storm) check(follower *eventLog) {
 	t := s.t
 	seen, states := map[string]int{}, map[string]string{}
-	lost := 0
 	for r, err := range s.c.AllRuns(t.Context(), client.RunQuery{Limit: 200}) {
 		if err != nil {
 			t.Fatal(err)
@@ -340,8 +336,6 @@ func (s *storm) check(follower *eventLog) {
 		}
 		ran := len(s.notes("ran", want.mark))
 		switch {
-		case want.later && r.State == api.RunFailed && r.Error.Kind == api.KindLost && ran <= 1:
-			lost++
 		case got.state != want.state || got.text != want.text || got.data != want.data:
 			t.Errorf("run %s of %s %q ended as %+v (%+v), want %+v", r.ID, r.Agent, want.mark, got, r.Error, want)
 		case want.mark != "" && ran != 1 && !(want.state == api.RunStopped && ran == 0):
@@ -357,7 +351,7 @@ func (s *storm) check(follower *eventLog) {
 	if len(seen) != len(s.marks) {
 		t.Errorf("there are runs of %d marks, want %d", len(seen), len(s.marks))
 	}
-	t.Logf("%d runs, %d of them turns that were lost", len(states), lost)
+	t.Logf("%d runs", len(states))
 	s.checkCallbacks()
 	s.checkEvents(follower, states)
 }
