@@ -153,29 +153,45 @@ func (f *follower) stream(name byte) (*tap, func([]byte, int64) bool) {
 	return f.stdout, f.outLine
 }
 
-// forward reads a piece of each stream. It notes how far it has come before it
-// reports what it has found. It reports false where there was nothing.
+// forward reads what there is of standard error, and then a piece of standard output: all
+// that the program wrote to the first before a line of the second is told before that line,
+// which may end the turn. It reports false where there was nothing.
 func (f *follower) forward(over bool) (bool, error) {
+	out, err := f.stdout.size()
+	if err != nil {
+		return false, err
+	}
+	errs, err := f.stderr.size()
+	if err != nil {
+		return false, err
+	}
 	progress := false
-	for _, name := range []byte{streamErr, streamOut} {
-		t, line := f.stream(name)
-		from := t.at.pos
-		more, err := t.read(-1, over, line)
-		if err != nil {
-			return false, err
-		}
-		progress = progress || more
-		if t.at.pos == from {
-			continue
-		}
-		if err := f.order.note(step{name, t.at.pos}); err != nil {
-			return false, err
-		}
-		if err := f.flush(); err != nil {
+	for more := true; more && f.stderr.place() < errs; progress = progress || more {
+		if more, err = f.piece(streamErr, errs, false); err != nil {
 			return false, err
 		}
 	}
-	return progress, nil
+	last, err := f.piece(streamErr, errs, over) // a line without an end
+	if err != nil {
+		return false, err
+	}
+	more, err := f.piece(streamOut, out, over)
+	return progress || last || more, err
+}
+
+// piece reads a piece of a stream, up to a place. It notes how far it has come before it
+// reports what it has found.
+func (f *follower) piece(stream byte, to int64, over bool) (bool, error) {
+	t, line := f.stream(stream)
+	from := t.at.pos
+	more, err := t.read(to, over, line)
+	if err != nil || t.at.pos == from {
+		return more, err
+	}
+	if err := f.order.note(step{stream, t.at.pos}); err != nil {
+		return false, err
+	}
+	return more, f.flush()
 }
 
 // outLine takes a line of standard output, or the length of one that is too long. It

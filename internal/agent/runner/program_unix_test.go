@@ -304,6 +304,21 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// What a program writes to standard error in a turn is told in that turn, however much it is.
+func TestStandardErrorOfATurn(t *testing.T) {
+	h := newHost(t, t.TempDir())
+	plan := script(t, `read line; for i in $(seq 3000); do echo "remark $i"; done >&2; echo turn; sleep 1000`)
+	plan.Stdin, plan.Persistent = []byte("x\n"), true
+	p := begin(t, h, "run_1", plan)
+	testkit.Eventually(t, "the turn is over", func() bool {
+		out, err := os.ReadFile(filepath.Join(p.dir, outputName))
+		return err == nil && string(out) == "turn\n"
+	})
+	if got := hear(t, p, 0, all); !got.end.Goes || len(got.lines) != 3001 {
+		t.Errorf("the turn ended with %+v and told %d lines, want 3001", got.end, len(got.lines))
+	}
+}
+
 // The first input is fed by itself, and nothing is written into the middle of it.
 func TestInputThatIsNotRead(t *testing.T) {
 	h := newHost(t, t.TempDir())
