@@ -164,6 +164,8 @@ func TestOtherForms(t *testing.T) {
 		"agents/own/p.md":                       "Own prompt.\n",
 		"agents/notes.txt":                      "no agent\n",
 		"agents/.hidden.md":                     "no agent\n",
+		"agents/plain.yaml":                     "description: A file by itself\n",
+		"agents/json.json":                      `{"description": "Likewise"}`,
 		"capabilities/ado/capability.json":      `{"name":"ado","description":"d","type":"mcp"}`,
 		"capabilities/ado/capability.text.md":   "Use Azure.\n",
 		"capabilities/ado/capability.mcp.json":  `{"mcpServers":{"ado":{"ref":"ado"}}}`,
@@ -180,10 +182,10 @@ func TestOtherForms(t *testing.T) {
 			t.Errorf("%s: %v", l.Name, l.Err)
 		}
 	}
-	if want := []string{"claude", "folder", "old", "own", "proc"}; !slices.Equal(names, want) {
+	if want := []string{"claude", "folder", "json", "old", "own", "plain", "proc"}; !slices.Equal(names, want) {
 		t.Fatalf("%q, want %q", names, want)
 	}
-	claude, old := list[0], list[2]
+	claude, old := list[0], list[3]
 	if claude.SystemPrompt.Source() != "You read ${params.prompt}." || claude.Executor != DefaultExecutor ||
 		!reflect.DeepEqual(claude.Config.Source(), map[string]any{"tools": []any{"Read", "Grep"}}) {
 		t.Errorf("%q %q %v", claude.SystemPrompt.Source(), claude.Executor, claude.Config.Source())
@@ -192,8 +194,8 @@ func TestOtherForms(t *testing.T) {
 		old.Servers["orchestrator"].Ref != Orchestrator || old.Servers["notes"].Ref != "memory" || old.Parameters == nil || old.Result == nil {
 		t.Errorf("%q %+v", old.SystemPrompt.Source(), old.Servers)
 	}
-	if list[3].SystemPrompt.Source() != "Own prompt." || list[4].Executor != "procedural" {
-		t.Errorf("%+v %+v", list[3], list[4])
+	if list[4].SystemPrompt.Source() != "Own prompt." || list[6].Executor != "procedural" || list[2].Description != "Likewise" || list[5].Description != "A file by itself" {
+		t.Errorf("%+v", list)
 	}
 }
 
