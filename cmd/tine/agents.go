@@ -131,6 +131,7 @@ func newAgents(ctx context.Context, p *service, id string) (_ *agents, err error
 	}
 	a.runner, err = runner.New(runner.Options{
 		Queue: a.service, Worlds: a.worlds, Offer: offer(of), Me: runner.Description{ID: id},
+		API: func(token string) string { return front.ExecutorURL(p.url, token) },
 		Dir: dir, Environ: os.Environ(), Log: p.o.Log,
 	})
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 func TestRunOfAProgram(t *testing.T) {
 	dir := t.TempDir()
 	g := newGate(t, dir, gateOptions{})
-	run := g.sh(t, `printf '%s' $in >&2; echo $API >&2; echo '{}' | sed s/.*/said/; printf '%s' $in`)
+	run := g.sh(t, `printf '%s' $in >&2; echo $AGENT_ORCHESTRATOR_API_URL >&2; echo '{}' | sed s/.*/said/; printf '%s' $in`)
 	got := g.ended(t, run.ID)
 	if got.State != api.RunCompleted || got.Error != nil || got.Result == nil {
 		t.Fatalf("it ended as %+v, %+v", got, got.Error)

@@ -163,12 +163,9 @@ func (w *work) describe(filled blueprint.Filled, token string) error {
 	job, session := w.c.Job, w.c.Job.Session
 	job.Agent.SystemPrompt = filled.SystemPrompt
 	job.Config = filled.Config
-	job.Env = maps.Clone(filled.Env)
-	if job.Env == nil {
-		job.Env = make(map[string]string)
-	}
-	if w.r.o.Env != nil {
-		maps.Copy(job.Env, w.r.o.Env(session, token))
+	job.Env = filled.Env
+	if w.r.o.API != nil {
+		job.API = w.r.o.API(token)
 	}
 	job.Agent.Servers = make(map[string]executor.Server, len(filled.Servers))
 	for name, s := range filled.Servers {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"github.com/tine-mcp/tine/api"
@@ -33,6 +34,11 @@ type work struct {
 	log   *slog.Logger
 	lease *lease
 	over  chan struct{} // closed when nothing of it is left in this runner
+	ready chan struct{} // closed when its program is there
+
+	posting sync.Mutex
+	posts   *posts // of the program; nil where it posts nothing
+
 	// ending says that its end is being reported, or has been.
 	ending atomic.Bool
 
@@ -98,6 +104,7 @@ func (w *work) live() {
 			w.refused(err)
 			return
 		}
+		w.hears()
 		if !w.follow(told) {
 			return
 		}
