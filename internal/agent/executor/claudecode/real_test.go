@@ -127,21 +127,17 @@ func TestRealProgram(t *testing.T) {
 
 	requests := model.Requests()
 	for n, r := range requests {
-		var got struct {
-			Tools []struct{ Name string }
-		}
-		r.Decode(t, &got)
-		if len(got.Tools) != 1 || got.Tools[0].Name != "mcp__calc__add" {
-			t.Errorf("request %d offers the tools %v", n, got.Tools)
+		if got := r.Asked().Tools; !slices.Equal(got, []string{"mcp__calc__add"}) {
+			t.Errorf("request %d offers the tools %v", n, got)
 		}
 		if r.Key() != "sk-test" {
 			t.Errorf("request %d came with the key %q", n, r.Key())
 		}
 		testkit.Lacks(t, "a request", string(r.Body), "MEMORY_OF", "SETTINGS_MODEL", "stray")
 	}
-	testkit.Has(t, "the first request", systemOf(t, requests[0]), executortest.System)
-	testkit.Has(t, "the resumed request", systemOf(t, requests[2]), job.Agent.SystemPrompt)
-	testkit.Lacks(t, "the resumed request", systemOf(t, requests[2]), executortest.System)
+	testkit.Has(t, "the first request", requests[0].Asked().System, executortest.System)
+	testkit.Has(t, "the resumed request", requests[2].Asked().System, job.Agent.SystemPrompt)
+	testkit.Lacks(t, "the resumed request", requests[2].Asked().System, executortest.System)
 	testkit.Has(t, "the resumed request", string(requests[2].Body), "What is six times seven?", "It is 3.", "Again?")
 	if text, err := os.ReadFile(log); err == nil {
 		t.Errorf("a program of the user's or the project's ran: %s", text)
@@ -149,13 +145,6 @@ func TestRealProgram(t *testing.T) {
 	if made, _ := os.ReadDir(filepath.Join(home, ".claude", "projects")); len(made) > 0 {
 		t.Error("the conversation is in the user's folder")
 	}
-}
-
-func systemOf(t *testing.T, r modeltest.Request) string {
-	t.Helper()
-	var got struct{ System json.RawMessage }
-	r.Decode(t, &got)
-	return string(got.System)
 }
 
 // The real program fills in the form of a result, and runs those of its own tools that
