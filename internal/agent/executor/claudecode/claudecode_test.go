@@ -69,6 +69,35 @@ func TestConfig(t *testing.T) {
 	}
 }
 
+// The login of the gateway's environment is taken as a whole, and only where the run is
+// given none.
+func TestLogin(t *testing.T) {
+	outer := map[string]string{"ANTHROPIC_API_KEY": "key-of-the-gateway", "ANTHROPIC_BASE_URL": "http://proxy", "OTHER": "x"}
+	x := New(executor.Options{Getenv: func(name string) string { return outer[name] }})
+	for _, tt := range []struct {
+		given             map[string]string
+		key, url, folders string
+	}{
+		{nil, "key-of-the-gateway", "http://proxy", "/session/.claude"},
+		{map[string]string{"ANTHROPIC_API_KEY": "mine"}, "mine", "", "/session/.claude"},
+		{map[string]string{"ANTHROPIC_BASE_URL": "http://mine"}, "", "http://mine", ""},
+		{map[string]string{"CLAUDE_CODE_USE_BEDROCK": "1"}, "", "", "/session/.claude"},
+	} {
+		job := executortest.Job(t)
+		job.Env = tt.given
+		plan, err := x.Plan(job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if env := plan.Env; env["ANTHROPIC_API_KEY"] != tt.key || env["ANTHROPIC_BASE_URL"] != tt.url || !strings.HasSuffix(env[configDir], tt.folders) || tt.folders == "" && env[configDir] != "" || env["OTHER"] != "" {
+			t.Errorf("given %v it has %v", tt.given, env)
+		}
+	}
+	if got := x.Secrets(); !slices.Equal(got, []string{"key-of-the-gateway"}) {
+		t.Errorf("its secrets are %q", got)
+	}
+}
+
 func TestPlan(t *testing.T) {
 	job := executortest.Job(t)
 	job.Agent.Servers["my server.x"] = executor.Server{Type: "http", URL: "http://x"}
