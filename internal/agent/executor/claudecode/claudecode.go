@@ -264,4 +264,6 @@ func (x *Executor) environment(job executor.Job) map[string]string {
 }
 
 // Read implements executor.Executor.
-func (x *Executor) Read(job executor.Job) executor.Reader { return &reader{schema: job.Agent.Result} }
+func (x *Executor) Read(job executor.Job) executor.Reader {
+	return &reader{run: job.Run, schema: job.Agent.Result}
+}

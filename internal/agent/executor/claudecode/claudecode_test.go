@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/agent/executor"
 	"github.com/tine-mcp/tine/internal/agent/executor/executortest"
 	"github.com/tine-mcp/tine/internal/testkit"
@@ -48,6 +50,40 @@ func TestEvents(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("events %q, want %q", got, want)
+	}
+}
+
+// A model that does not answer is no failure of the agent, and the error has the mend.
+func TestUnanswered(t *testing.T) {
+	read := func(lines ...string) (events []executor.Event, r executor.Reader) {
+		r = New(executor.Options{}).Read(executortest.Job(t))
+		for _, line := range lines {
+			events = append(events, r.Line([]byte(line))...)
+		}
+		return events, r
+	}
+	for _, tt := range []struct {
+		fault, status, text string
+		want                *api.Error
+	}{
+		{"authentication_failed", "401", "Invalid API key", &api.Error{Kind: api.KindInfrastructure, Message: "Claude Code failed: Invalid API key (status 401); set ANTHROPIC_API_KEY in the environment of the gateway or in env of the blueprint, or log in with claude as the gateway's user"}},
+		{"billing_error", "400", "Credit balance is too low", &api.Error{Kind: api.KindInfrastructure, Message: "Claude Code failed: Credit balance is too low (status 400); add credit to the account of the key, or use another key"}},
+		{"server_error", "529", "API Error: 529 Overloaded.", &api.Error{Kind: api.KindInfrastructure, Retryable: true, Message: `Claude Code failed: API Error: 529 Overloaded.; the conversation is kept; go on with it later: tine runs send run_0123456789ab "Go on"`}},
+		{"invalid_request", "400", "Too large", &api.Error{Kind: api.KindTool, Message: "Claude Code failed: Too large"}},
+	} {
+		events, r := read(`{"type":"assistant","session_id":"s","error":"`+tt.fault+`","message":{"content":[{"type":"text","text":"`+tt.text+`"}]}}`,
+			`{"type":"result","subtype":"success","is_error":true,"api_error_status":`+tt.status+`,"result":"`+tt.text+`"}`)
+		_, err := r.End(executor.Exit{})
+		if !reflect.DeepEqual(err, error(tt.want)) {
+			t.Errorf("%s: %v, want %v", tt.fault, err, tt.want)
+		}
+		for _, e := range events {
+			testkit.Lacks(t, "what the model said", string(e.Data), tt.text)
+		}
+	}
+	events, _ := read(`{"type":"system","subtype":"api_retry","attempt":2,"max_retries":10,"retry_delay_ms":1207.4,"error_status":null,"error":"server_error"}`)
+	if len(events) != 1 || string(events[0].Data) != `{"text":"Claude Code has no answer from the model (server_error) and asks again in 1.2 s: 2 of 10"}` {
+		t.Errorf("of another try it tells %+v", events)
 	}
 }
 

@@ -169,7 +169,7 @@ func TestRealResultAndTools(t *testing.T) {
 	r := x.Read(job)
 	executortest.Read(r, out.Lines)
 	result, err := r.End(out.Exit)
-	if err != nil || strings.ReplaceAll(string(result.Data), " ", "") != `{"sum":42}` {
+	if err != nil || result.Text != "" || strings.ReplaceAll(string(result.Data), " ", "") != `{"sum":42}` {
 		t.Errorf("the result is %+v, %v\n%s", result, err, out.Exit.Stdout)
 	}
 	if text, err := os.ReadFile(filepath.Join(job.Dir, "made")); string(text) != "42\n" {
@@ -202,7 +202,7 @@ func TestRealFailures(t *testing.T) {
 		return conversation, result, err
 	}
 	conversation, _, err := run()
-	if err == nil || !strings.Contains(err.Error(), "no such thing") || conversation == "" {
+	if err == nil || !strings.Contains(err.Error(), "401 no such thing; set ANTHROPIC_API_KEY") || conversation == "" {
 		t.Fatalf("a refused request: %v, in the conversation %q", err, conversation)
 	}
 	job.ExecutorSession = conversation
