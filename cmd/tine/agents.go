@@ -40,7 +40,7 @@ func offer(of config.Agents) runner.Offer {
 }
 
 func executorOf(e config.Executor) executor.Executor {
-	o := executor.Options{Name: e.Name, Program: executor.Program{Command: e.Command, Args: e.Args, Env: e.Env}}
+	o := executor.Options{Name: e.Name, Program: executor.Program{Command: e.Command, Args: e.Args, Env: e.Env}, Getenv: os.Getenv}
 	switch e.Type {
 	case config.ExecutorProcedural:
 		return procedural.New(o)
@@ -137,6 +137,11 @@ func newAgents(ctx context.Context, p *service, id string) (_ *agents, err error
 	if err != nil {
 		a.service.Close()
 		return nil, err
+	}
+	for _, x := range offer(of).Executors {
+		for _, value := range x.Secrets() {
+			p.o.Redact.Learn(value)
+		}
 	}
 	return a, nil
 }

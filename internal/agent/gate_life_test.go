@@ -119,6 +119,7 @@ func (panics) Name() string                             { return "panics" }
 func (panics) Check(map[string]any) error               { return nil }
 func (panics) Plan(executor.Job) (executor.Plan, error) { panic("no plan") }
 func (panics) Read(executor.Job) executor.Reader        { return nil }
+func (panics) Secrets() []string                        { return nil }
 
 // A run is stopped in each of its phases, and nothing of it is left.
 func TestStopsOfRuns(t *testing.T) {

@@ -62,6 +62,9 @@ type Executor interface {
 	Plan(job Job) (Plan, error)
 	// Read makes a Reader for the output of the program of a job.
 	Read(job Job) Reader
+	// Secrets are values that its programs get besides those of a job, and that nobody may
+	// be shown.
+	Secrets() []string
 }
 
 // A Plan is how to start a program.

@@ -46,6 +46,9 @@ func New(opts executor.Options) *Executor {
 // Name implements executor.Executor.
 func (x *Executor) Name() string { return x.opts.Name }
 
+// Secrets implements executor.Executor.
+func (x *Executor) Secrets() []string { return x.opts.Secrets() }
+
 const newest = "2.2"
 
 var schemas = []string{"1.0", "2.0", newest}

@@ -38,6 +38,9 @@ func New(opts executor.Options) *Executor {
 // Name implements executor.Executor.
 func (x *Executor) Name() string { return x.opts.Name }
 
+// Secrets implements executor.Executor.
+func (x *Executor) Secrets() []string { return x.opts.Secrets() }
+
 // Check implements executor.Executor.
 func (x *Executor) Check(config map[string]any) error {
 	if x.opts.Program.Command != "" && config["command"] != nil {
