@@ -137,6 +137,9 @@ type Run struct {
 	Result    *RunResult `json:"result,omitempty"`
 	Error     *Error     `json:"error,omitempty"`
 	Usage     *RunUsage  `json:"usage,omitempty"`
+	// Withheld says that parameters, the result, and who or what has ended it are left out:
+	// only its owner and operators read them.
+	Withheld bool `json:"withheld,omitempty"`
 }
 
 // RunResult is what a run has come to.

@@ -188,11 +188,13 @@ func (c *cli) runResult(run *api.Run) error {
 		}
 	case run.State == api.RunCompleted && run.Result != nil:
 		c.printRunResult(run.Result)
+	case run.State == api.RunCompleted && run.Withheld:
+		c.say("run %s is completed; its owner and operators read its result", run.ID)
 	case run.State == api.RunCompleted:
 		c.say("run %s is completed and has no result", run.ID)
 	case run.State == api.RunStopped:
 		by := ""
-		if run.StoppedBy != "" { // who may not read the run is not told
+		if run.StoppedBy != "" { // it may be withheld
 			by = " by " + run.StoppedBy
 		}
 		c.say("run %s was stopped%s", run.ID, by)

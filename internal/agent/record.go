@@ -92,7 +92,7 @@ func (r *run) api() api.Run {
 
 // outside is what is shown to those who may know of it and not read it.
 func outside(r api.Run) api.Run {
-	r.Parameters, r.Result, r.StoppedBy = nil, nil, ""
+	r.Parameters, r.Result, r.StoppedBy, r.Withheld = nil, nil, "", true
 	if r.Error != nil {
 		r.Error = &api.Error{Kind: r.Error.Kind, Message: "its owner and operators read why"}
 	}
