@@ -54,7 +54,7 @@ func executorOf(e config.Executor) executor.Executor {
 
 func bounds(of config.Agents) agent.Bounds {
 	return agent.Bounds{
-		Limits: blueprint.Limits{Depth: of.Depth, Children: of.Children, Runs: of.Runs},
+		Limits: blueprint.Limits{Depth: of.Depth, Children: of.Children, Runs: of.Runs, Time: of.Time},
 		Match:  of.Match, Lease: of.Lease, Idle: of.Idle, Keep: of.Keep,
 	}
 }

@@ -60,6 +60,35 @@ func TestRunOfAProgram(t *testing.T) {
 	}
 }
 
+// A run that takes longer than it may has failed, also where another gateway goes on with it.
+func TestRunsThatTakeTooLong(t *testing.T) {
+	dir := t.TempDir()
+	g := newGate(t, dir, gateOptions{})
+	quick := g.begin(t, api.NewRun{Agent: "short", Prompt: "echo fine"})
+	runs := []api.Run{
+		g.begin(t, api.NewRun{Agent: "short", Prompt: "trap '' TERM; sleep 1000"}),
+		g.begin(t, api.NewRun{Agent: "short", Prompt: "exec sleep 1000"}),
+	}
+	if got := g.ended(t, quick.ID); got.State != api.RunCompleted {
+		t.Errorf("the quick one ended as %+v, %+v", got, got.Error)
+	}
+	late := func(run api.Run) {
+		t.Helper()
+		if got := g.ended(t, run.ID); got.State != api.RunFailed || got.Error.Kind != api.KindTimeout || got.Result != nil {
+			t.Errorf("it ended as %+v, %+v", got, got.Error)
+		}
+	}
+	for _, run := range runs {
+		late(run)
+	}
+	kept := g.begin(t, api.NewRun{Agent: "short", Prompt: "exec sleep 1000"})
+	g.wait(t, kept.ID, api.RunRunning)
+	g.end(t, true)
+	g = newGate(t, dir, gateOptions{})
+	late(kept)
+	g.bare(t)
+}
+
 func TestRunsAtOnce(t *testing.T) {
 	g := newGate(t, t.TempDir(), gateOptions{concurrency: 3})
 	var runs []api.Run

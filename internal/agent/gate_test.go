@@ -178,6 +178,7 @@ func openGate(dir string, o gateOptions) (*gate, error) {
 			"docs": {Ref: "files"},
 			"own":  {Inline: blueprint.PendingTree{Map: map[string]blueprint.PendingTree{"command": {Value: json.RawMessage(`"x"`)}}}},
 		}}},
+		"short": {Resolved: blueprint.Resolved{Executor: "exec", Limits: blueprint.Limits{Time: 500 * time.Millisecond}}},
 		"again": {Resolved: blueprint.Resolved{Executor: "exec", Retry: true}},
 		"stay": {Resolved: blueprint.Resolved{Executor: "stay", Config: blueprint.PendingTree{
 			Map: map[string]blueprint.PendingTree{"persistent": {Value: json.RawMessage(`true`)}},

@@ -234,7 +234,11 @@ func JoinDemands(a, b api.Demands) (api.Demands, error) {
 // those where it says nothing.
 func lower(l, most blueprint.Limits) blueprint.Limits {
 	of := func(l, most int) int { return min(cmp.Or(l, most), most) }
-	return blueprint.Limits{Depth: of(l.Depth, most.Depth), Children: of(l.Children, most.Children), Runs: of(l.Runs, most.Runs)}
+	time := cmp.Or(l.Time, most.Time)
+	if most.Time > 0 {
+		time = min(time, most.Time)
+	}
+	return blueprint.Limits{Depth: of(l.Depth, most.Depth), Children: of(l.Children, most.Children), Runs: of(l.Runs, most.Runs), Time: time}
 }
 
 // within reports whether a folder is another one, or in it.

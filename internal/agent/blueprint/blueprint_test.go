@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tine-mcp/tine/internal/config"
 )
@@ -72,7 +73,7 @@ hooks:
   on_run_finish: [{command: notify, on_error: continue}]
 scope: {host: example.org, tags: a}
 agents: [worker-*]
-limits: {depth: 2, runs: 10}
+limits: {depth: 2, runs: 10, time: 90s}
 on_runner_lost: retry
 `
 
@@ -90,7 +91,7 @@ func TestWholeBlueprint(t *testing.T) {
 	if got, want := b.serverNames(), []string{"docs", "fetch", "files", "git", "orchestrator", "web"}; !slices.Equal(got, want) {
 		t.Errorf("servers %q, want %q", got, want)
 	}
-	if b.Hooks.Start[0].Command != filepath.Join(dir, "agents/reviewer/check") || !b.Hooks.Finish[0].Continue || !b.Retry || b.Limits != (Limits{2, 0, 10}) {
+	if b.Hooks.Start[0].Command != filepath.Join(dir, "agents/reviewer/check") || !b.Hooks.Finish[0].Continue || !b.Retry || b.Limits != (Limits{2, 0, 10, 90 * time.Second}) {
 		t.Errorf("%+v %v %+v", b.Hooks, b.Retry, b.Limits)
 	}
 	problems, warnings := b.Check(Known{
