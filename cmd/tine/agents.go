@@ -105,7 +105,7 @@ func newAgents(ctx context.Context, p *service, id string) (_ *agents, err error
 			})
 		}
 	}
-	a := &agents{store: p.store, sessions: p.store, log: p.o.Log, wake: make(chan struct{}, 1), worlds: &worlds{base: p.url, ready: make(chan struct{})}}
+	a := &agents{store: p.store, sessions: p.store, log: p.o.Log, wake: make(chan struct{}, 1), worlds: &worlds{base: p.local, ready: make(chan struct{})}}
 	a.book = agent.NewBook(agent.BookOptions{
 		Store: blueprint.NewStore(func() blueprint.Folders { return blueprint.Folders(current().AgentDirs()) }, agent.Documents(p.store)),
 		Hooks: hooks, Agents: func() config.Agents { return current().Agents }, Getenv: os.LookupEnv,
@@ -131,7 +131,7 @@ func newAgents(ctx context.Context, p *service, id string) (_ *agents, err error
 	}
 	a.runner, err = runner.New(runner.Options{
 		Queue: a.service, Worlds: a.worlds, Offer: offer(of), Me: runner.Description{ID: id},
-		API: func(token string) string { return front.ExecutorURL(p.url, token) },
+		API: func(token string) string { return front.ExecutorURL(p.local, token) },
 		Dir: dir, Environ: os.Environ(), Log: p.o.Log,
 	})
 	if err != nil {

@@ -81,6 +81,7 @@ type service struct {
 	server   *http.Server
 	token    string // of this machine's operator
 	url      string
+	local    string // without TLS, for programs on this machine
 
 	notReloaded atomic.Pointer[api.NotReloaded]
 
@@ -276,6 +277,7 @@ func (p *service) listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen: %w; choose another address with --listen or the config's listen", err)
 	}
+	p.local = "http://" + reachable(l.Addr())
 	p.url = scheme(p.cfg) + reachable(l.Addr())
 	most, warning := connections(p.cfg.Limits.Connections, openFiles())
 	if warning != "" {
@@ -337,20 +339,18 @@ func (p *service) Run(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read the certificate: %w; mend tls.cert and tls.key", err)
 		}
-		p.server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+		p.server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
 		file.Cert = fingerprint(pair.Certificate[0])
 	}
 	if err := writeGatewayFile(p.o.State, file); err != nil {
 		return err
 	}
 	served := make(chan error, 1)
-	go func() {
-		if p.cfg.TLS.Cert != "" {
-			served <- p.server.ServeTLS(p.listener, "", "")
-			return
-		}
-		served <- p.server.Serve(p.listener)
-	}()
+	var l net.Listener = p.listener
+	if p.server.TLSConfig != nil {
+		l = p.listener.Secured(p.server.TLSConfig)
+	}
+	go func() { served <- p.server.Serve(l) }()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var wg sync.WaitGroup
