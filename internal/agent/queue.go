@@ -192,7 +192,7 @@ func claimOf(r *run, sess *session, me runner.Description, adopted bool) runner.
 	}
 	return runner.Claim{
 		Run: r.ID, Number: r.Claim, Until: r.Until, Blueprint: r.d.Blueprint, Job: job, World: r.d.World,
-		Adopted: adopted, Running: r.State == api.RunRunning, Events: r.d.Events,
+		Adopted: adopted, Running: r.State == api.RunRunning, Events: r.d.Events, Trace: r.d.Trace.context(),
 	}
 }
 

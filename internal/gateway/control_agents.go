@@ -55,7 +55,7 @@ func (g *Gateway) startRun(a *ask, in api.NewRun) (api.Run, error) {
 	if err != nil {
 		return api.Run{}, err
 	}
-	return g.o.Agents.Start(a.ctx(), a.who, agent.NewRun{NewRun: in, Key: r.Key})
+	return g.o.Agents.Start(a.ctx(), a.who, agent.NewRun{NewRun: in, Key: r.Key, Trace: traceOf(a.r.Header)})
 }
 
 type runsQuery struct {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
-	"github.com/tine-mcp/tine/internal/agent/blueprint"
 	"github.com/tine-mcp/tine/internal/agent/executor"
+	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/testkit"
 )
 
@@ -64,7 +64,7 @@ type scripted struct{ text string }
 func (scripted) Name() string               { return "scripted" }
 func (scripted) Check(map[string]any) error { return nil }
 func (s scripted) Plan(job executor.Job) (executor.Plan, error) {
-	return executor.Plan{Command: "sh", Args: []string{"-c", s.text}, Dir: job.WorkDir()}, nil
+	return executor.Plan{Command: "sh", Args: []string{"-c", s.text}, Env: job.Env, Dir: job.WorkDir()}, nil
 }
 func (scripted) Read(executor.Job) executor.Reader { return fragile{} }
 
@@ -81,6 +81,43 @@ func (fragile) End(exit executor.Exit) (api.RunResult, error) {
 	return api.RunResult{Text: string(exit.Stdout)}, executor.Failed(exit)
 }
 
+// doOne has a runner do one run with a script.
+func doOne(t *testing.T, text string, c Claim) (*Runner, Report) {
+	t.Helper()
+	q := &lone{claims: make(chan Claim, 1), events: make(chan []executor.Event, 10000), ended: make(chan Report, 1)}
+	r, err := New(Options{Queue: q, Worlds: q, Offer: Offer{Executors: []executor.Executor{scripted{text}}}, Me: Description{ID: "here"}, Dir: t.TempDir(), Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.host.limits.output = 10_000
+	c.Run, c.Number, c.Until = "run_1", 1, time.Now().Add(time.Minute)
+	c.Blueprint.Executor, c.Job = "scripted", executor.Job{Run: "run_1", Session: "ses_1"}
+	q.claims <- c
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		r.Run(t.Context())
+	}()
+	end := testkit.Within(t, "its end", q.ended)
+	r.Close(false)
+	testkit.Within(t, "the end of the claiming", over)
+	return r, end
+}
+
+// A program goes on with the trace of its run, and has no such variables without one.
+func TestTraceOfAProgram(t *testing.T) {
+	for want, trace := range map[string]telemetry.Parent{
+		"00-1-2-01 a=1\n": {Traceparent: "00-1-2-01", Tracestate: "a=1"},
+		"00-1-2-01 -\n":   {Traceparent: "00-1-2-01"},
+		"- -\n":           {},
+	} {
+		_, end := doOne(t, `echo "${TRACEPARENT--} ${TRACESTATE--}"`, Claim{Trace: trace})
+		if end.Result == nil || end.Result.Text != want {
+			t.Errorf("with %+v it printed %+v, want %q: %+v", trace, end.Result, want, end.Error)
+		}
+	}
+}
+
 // A program that writes too much, or what its executor can't read, is ended, and its run
 // fails.
 func TestProgramsThatAreEnded(t *testing.T) {
@@ -94,22 +131,7 @@ func TestProgramsThatAreEnded(t *testing.T) {
 		{"it kills itself", `kill -KILL $$`, api.KindTool, "killed by SIGKILL"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			q := &lone{claims: make(chan Claim, 1), events: make(chan []executor.Event, 10000), ended: make(chan Report, 1)}
-			dir := t.TempDir()
-			r, err := New(Options{Queue: q, Worlds: q, Offer: Offer{Executors: []executor.Executor{scripted{tt.text}}}, Me: Description{ID: "here"}, Dir: dir, Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.host.limits.output = 10_000
-			q.claims <- Claim{Run: "run_1", Number: 1, Until: time.Now().Add(time.Minute), Blueprint: blueprint.Resolved{Executor: "scripted"}, Job: executor.Job{Run: "run_1", Session: "ses_1"}}
-			over := make(chan struct{})
-			go func() {
-				defer close(over)
-				r.Run(t.Context())
-			}()
-			end := testkit.Within(t, "its end", q.ended)
-			r.Close(false)
-			testkit.Within(t, "the end of the claiming", over)
+			r, end := doOne(t, tt.text, Claim{})
 			if end.Error == nil || end.Error.Kind != tt.kind || !strings.Contains(end.Error.Message, tt.words) {
 				t.Errorf("it ended with %+v, %+v", end.Result, end.Error)
 			}
