@@ -124,7 +124,7 @@ func newAgents(ctx context.Context, p *service, id string) (_ *agents, err error
 	a.service, err = agent.Open(ctx, agent.Options{
 		Store: p.store, Blueprints: a.book, Worlds: a,
 		Bounds: bounds(of),
-		Secret: secret, Told: func([]store.Event) { p.hub.Wrote() }, Log: p.o.Log,
+		Secret: secret, Told: func([]store.Event) { p.hub.Wrote() }, Tracing: p.tracing, Log: p.o.Log,
 	})
 	if err != nil {
 		return nil, err

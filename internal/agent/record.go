@@ -42,6 +42,7 @@ type runData struct {
 	Key     string `json:"key,omitempty"`     // a digest of the idempotency key
 	Request string `json:"request,omitempty"` // and of what came with it
 
+	Trace    runTrace       `json:"trace,omitzero"`
 	Instance string         `json:"instance,omitempty"` // of the runner that has claimed it
 	Lost     int            `json:"lost,omitempty"`     // how often its runner was lost
 	Started  time.Time      `json:"started,omitzero"`
@@ -118,6 +119,7 @@ type sessionData struct {
 	First      string            `json:"first,omitempty"` // its first run
 	Run        string            `json:"run,omitempty"`   // the last one
 	Runs       int               `json:"runs,omitempty"`  // in all
+	Span       string            `json:"span,omitempty"`  // of the last one
 	// Room is how many generations its parent lets there be below it; nil without one.
 	Room *int `json:"room,omitempty"`
 	// Closing says that it ends with its run.

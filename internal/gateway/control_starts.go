@@ -31,7 +31,7 @@ func (c *Control) Blueprints(ctx context.Context, caller string) ([]api.Agent, e
 // Start starts an agent, or resumes one.
 func (c *Control) Start(ctx context.Context, caller string, in api.NewRun) (api.Run, error) {
 	return ofAgents(c, caller, "startRun", func(d *callerAction) (api.Run, error) {
-		return d.g.startFor(ctx, d.who, d.call.from, agent.NewRun{NewRun: in})
+		return d.g.startFor(ctx, d.who, d.call.from, agent.NewRun{NewRun: in, Trace: d.call.trace})
 	})
 }
 

@@ -172,6 +172,11 @@ func (w *work) describe(filled blueprint.Filled, token string) error {
 	if w.r.o.API != nil {
 		job.API = w.r.o.API(token)
 	}
+	for name, value := range map[string]string{"TRACEPARENT": w.c.Trace.Traceparent, "TRACESTATE": w.c.Trace.Tracestate} {
+		if value != "" {
+			job.Env[name] = value
+		}
+	}
 	job.Agent.Servers = make(map[string]executor.Server, len(filled.Servers))
 	for name, s := range filled.Servers {
 		id := s.Ref
