@@ -64,7 +64,14 @@ parameters:
 func newAgents(t testing.TB, more string) *gateway {
 	t.Helper()
 	g := newGateway(t, agentsConfig(t, more))
-	for name, text := range agentBlueprints {
+	writeAgents(t, g, agentBlueprints)
+	return g
+}
+
+// writeAgents writes blueprints by their names.
+func writeAgents(t testing.TB, g *gateway, blueprints map[string]string) {
+	t.Helper()
+	for name, text := range blueprints {
 		path := filepath.Join(g.dir, "agents", name, "agent.yaml")
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -73,7 +80,6 @@ func newAgents(t testing.TB, more string) *gateway {
 			t.Fatal(err)
 		}
 	}
-	return g
 }
 
 func startRun(t testing.TB, c *client.Client, in api.NewRun) *api.Run {
