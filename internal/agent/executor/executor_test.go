@@ -26,7 +26,7 @@ func TestShorten(t *testing.T) {
 
 func TestSecretsOfAProgram(t *testing.T) {
 	key := "sk-ant-" + strings.Repeat("Ab1", 12)
-	o := Options{Program: Program{Env: map[string]string{"API_KEY": "secret-one", "MODE": "plain", "HEADER": "x " + key, "TOKEN": "short"}}}
+	o := Options{Program: Program{Env: map[string]string{"API_KEY": "secret-one", "MODE": "plain", "HEADER": "x " + key, "TOKEN": "short"}}}.Or("name", "command")
 	got := o.Secrets()
 	slices.Sort(got)
 	if want := []string{"secret-one", key}; !slices.Equal(got, want) {

@@ -24,12 +24,15 @@ type Program struct {
 type Options struct {
 	Name    string  // in blueprints; default that of the kind
 	Program Program // default that of the kind, if it has one
-	// Getenv looks up a variable of the runner's own environment; nil for none.
+	// Getenv looks up a variable of the runner's own environment; by default there is none.
 	Getenv func(name string) string
 }
 
 // Or fills in what is not given.
 func (o Options) Or(name, command string) Options {
+	if o.Getenv == nil {
+		o.Getenv = func(string) string { return "" }
+	}
 	o.Name, o.Program.Command = cmp.Or(o.Name, name), cmp.Or(o.Program.Command, command)
 	return o
 }
@@ -44,8 +47,8 @@ func (o Options) Login(env map[string]string, names ...string) {
 		}
 	}
 	for _, name := range names {
-		if o.Getenv != nil && o.Getenv(name) != "" {
-			env[name] = o.Getenv(name)
+		if value := o.Getenv(name); value != "" {
+			env[name] = value
 		}
 	}
 }

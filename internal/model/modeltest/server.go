@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -85,6 +86,8 @@ type Server struct {
 	client *http.Client
 
 	choose func(r Request) Reply // nil for the script
+
+	messages atomic.Int64 // sent so far
 
 	mu       sync.Mutex
 	script   []Reply
@@ -219,7 +222,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := json.Unmarshal(body, &asked); err != nil {
 		s.t.Errorf("the scripted model was sent no JSON: %v", err)
 	}
-	e := &exchange{Server: s, w: w, r: r, reply: reply, model: asked.Model}
+	e := &exchange{Server: s, w: w, r: r, reply: reply, model: asked.Model, id: fmt.Sprintf("msg_%d", s.messages.Add(1))}
 	switch {
 	case chat && asked.Stream:
 		e.streamChat(asked.StreamOptions.IncludeUsage)
@@ -250,6 +253,7 @@ type exchange struct {
 	r     *http.Request
 	reply Reply
 	model string
+	id    string // of the message: one that comes twice is the same message to Claude Code
 }
 
 func (e *exchange) json(v any) {

@@ -9,8 +9,9 @@
 //
 // The program keeps its conversations itself. Where the environment that it is given, or
 // that of the gateway, has a key (ANTHROPIC_API_KEY and the like) they are in the session's
-// folder; otherwise they are in the user's own, together with the user's login. It finds a conversation only from
-// the folder that it was begun in, so a session always works in the same one.
+// folder; otherwise they are in the user's own, together with the user's login. It finds a
+// conversation only from the folder that it was begun in, so a session always works in the
+// same one. One that is gone begins anew, and the message says so.
 //
 // executor_config:
 //
@@ -22,6 +23,7 @@
 package claudecode
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -150,9 +152,13 @@ func (x *Executor) Plan(job executor.Job) (executor.Plan, error) {
 		return executor.Plan{}, fmt.Errorf("the servers of the run: %w", err)
 	}
 	env := x.environment(job)
+	gone := job.ExecutorSession != "" && x.gone(job.ExecutorSession, env)
+	if gone {
+		message = "(What was said in this session before is lost.)\n\n" + message
+	}
 	return executor.Plan{
 		Command: x.opts.Program.Command,
-		Args:    append(slices.Clone(x.opts.Program.Args), arguments(job, s, env)...),
+		Args:    append(slices.Clone(x.opts.Program.Args), append(arguments(job, s), conversation(job, env, gone)...)...),
 		Env:     env,
 		Dir:     job.WorkDir(),
 		Stdin:   []byte(message),
@@ -160,7 +166,7 @@ func (x *Executor) Plan(job executor.Job) (executor.Plan, error) {
 	}, nil
 }
 
-func arguments(job executor.Job, s settings, env map[string]string) []string {
+func arguments(job executor.Job, s settings) []string {
 	args := []string{
 		"--print", "--output-format", "stream-json", "--verbose",
 		"--strict-mcp-config", "--mcp-config", filepath.Join(job.Folder, serversFile),
@@ -193,10 +199,7 @@ func arguments(job executor.Job, s settings, env map[string]string) []string {
 	if len(job.Agent.Result) > 0 {
 		args = append(args, "--json-schema", string(job.Agent.Result))
 	}
-	if job.ExecutorSession != "" {
-		return append(args, "--resume="+job.ExecutorSession)
-	}
-	return append(args, "--session-id", conversation(job, env))
+	return args
 }
 
 // toolName is a server's name in the names of its tools.
@@ -209,18 +212,41 @@ func toolName(server string) string {
 	}, server)
 }
 
-// conversation chooses the name of a new conversation. One that was begun by an earlier
-// attempt at the run, and not told of, is not taken again: the program would refuse it.
-func conversation(job executor.Job, env map[string]string) string {
+// conversation names the conversation, which goes on unless it is gone. The name of a new
+// one is not that of one that was begun by an earlier attempt at the run and not told of:
+// the program would refuse it.
+func conversation(job executor.Job, env map[string]string, gone bool) []string {
+	switch {
+	case gone:
+		return []string{"--session-id", job.ExecutorSession}
+	case job.ExecutorSession != "":
+		return []string{"--resume=" + job.ExecutorSession}
+	}
 	for n := 0; ; n++ {
 		h := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", job.Session, job.Run, n))
 		h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80 // a UUID of one's own making
 		id := fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16])
-		dir := env[configDir]
-		if found, err := filepath.Glob(filepath.Join(escaped(dir), "projects", "*", id+".jsonl")); dir == "" || err != nil || len(found) == 0 {
-			return id
+		if dir := env[configDir]; dir == "" || !kept(dir, id) {
+			return []string{"--session-id", id}
 		}
 	}
+}
+
+// gone reports whether a conversation is not there any more. The program writes a new one
+// a moment after it has told of it, and may be killed until then.
+func (x *Executor) gone(id string, env map[string]string) bool {
+	dir := env[configDir]
+	if home := cmp.Or(env["HOME"], x.opts.Getenv("HOME")); dir == "" && home != "" {
+		dir = filepath.Join(home, ".claude")
+	}
+	return dir != "" && !kept(dir, id)
+}
+
+// kept reports whether a folder of the program's own files has a conversation. A folder
+// that can't be read may have it.
+func kept(dir, id string) bool {
+	found, err := filepath.Glob(filepath.Join(escaped(dir), "projects", "*", id+".jsonl"))
+	return err != nil || len(found) > 0
 }
 
 // escaped has no character that means something in a pattern.

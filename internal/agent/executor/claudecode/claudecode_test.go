@@ -171,9 +171,16 @@ func TestPlan(t *testing.T) {
 	if again := plan().Args; again[len(again)-1] == id || again[len(again)-2] != "--session-id" {
 		t.Errorf("the conversation is %q again", again[len(again)-2:])
 	}
+	// One that is told of and not there any more begins anew.
 	job.Resume, job.ExecutorSession = true, "conversation"
-	if args := plan().Args; args[len(args)-1] != "--resume=conversation" {
-		t.Errorf("it is resumed by %q", args)
+	if p := plan(); p.Args[len(p.Args)-2] != "--session-id" || p.Args[len(p.Args)-1] != "conversation" || string(p.Stdin) != "(What was said in this session before is lost.)\n\nWhat is six times seven?" {
+		t.Errorf("without its conversation it is resumed by %q with %q", p.Args, p.Stdin)
+	}
+	if err := os.WriteFile(filepath.Join(begun, "conversation.jsonl"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if p := plan(); p.Args[len(p.Args)-1] != "--resume=conversation" || string(p.Stdin) != "What is six times seven?" {
+		t.Errorf("it is resumed by %q with %q", p.Args, p.Stdin)
 	}
 	job.Parameters = map[string]any{"file": "a.txt"}
 	if got := string(plan().Stdin); got != `{"file":"a.txt"}` {

@@ -178,11 +178,11 @@ func TestRealResultAndTools(t *testing.T) {
 }
 
 // A request that the model refuses fails the run, and the conversation goes on with the
-// next. One that is not there fails the run.
+// next. One that is not there begins anew.
 func TestRealFailures(t *testing.T) {
 	path := testkit.ClaudeCode(t)
 	t.Setenv("HOME", t.TempDir())
-	model := modeltest.New(t, modeltest.Reply{Status: 401, Type: "authentication_error", Message: "no such thing"}, modeltest.Reply{Text: "Better."})
+	model := modeltest.New(t, modeltest.Reply{Status: 401, Type: "authentication_error", Message: "no such thing"}, modeltest.Reply{Text: "Better."}, modeltest.Reply{Text: "Again."})
 	job := executortest.Job(t)
 	job.Agent.Servers = nil
 	job.Env = map[string]string{"ANTHROPIC_BASE_URL": model.URL, "ANTHROPIC_API_KEY": "sk-test", "CLAUDE_CODE_MAX_RETRIES": "0"}
@@ -212,7 +212,8 @@ func TestRealFailures(t *testing.T) {
 	}
 	testkit.Has(t, "the second request", string(model.Requests()[1].Body), "What is six times seven?", "Try again.")
 	job.ExecutorSession = "6f7d3c1e-3b1a-4a2b-9c1d-00000000000a"
-	if named, _, err := run(); err == nil || !strings.Contains(err.Error(), "No conversation found") || named != "" {
-		t.Errorf("a conversation that is not there: %v, named %q", err, named)
+	if named, result, err := run(); err != nil || result.Text != "Again." || named != job.ExecutorSession {
+		t.Errorf("a conversation that is not there: %+v, %v, named %q", result, err, named)
 	}
+	testkit.Has(t, "what the model is told", string(model.Requests()[2].Body), "What was said in this session before is lost.", "Try again.")
 }
