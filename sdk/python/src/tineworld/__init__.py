@@ -17,6 +17,7 @@ from .local import local
 from .messages import Format, Message, MessageFormat
 from .result import Result
 from .rollouts import Dropped, Group, Kept, Rollouts
+from .runs import Run, RunEvent, RunFailed, RunResult, RunStopped, RunTimeout
 from .trajectory import Step
 from .world import Timeouts, World
 
@@ -38,6 +39,12 @@ __all__ = [
     "Refused",
     "Result",
     "Rollouts",
+    "Run",
+    "RunEvent",
+    "RunFailed",
+    "RunResult",
+    "RunStopped",
+    "RunTimeout",
     "SetupFailed",
     "Spec",
     "Step",
