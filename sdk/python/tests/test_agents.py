@@ -168,6 +168,25 @@ async def test_a_gateway_that_is_killed(tmp_path: Path) -> None:
         one.stop()
 
 
+async def test_events_that_are_not_kept() -> None:
+    """The end of a run may be among them. A gateway deletes events only with their run, or when its database is restored."""
+    told = [{"id": "run_1", "session": "ses_1", "agent": "worker", "state": state} for state in ("running", "running", "completed")]
+    asked: list[str] = []
+
+    async def run(_: web.Request) -> web.StreamResponse:
+        return web.json_response(told.pop(0) if len(told) > 1 else told[0])
+
+    async def events(request: web.Request) -> web.StreamResponse:
+        asked.append(request.query["after"] + " " + request.query["follow"])
+        lines = [{"id": "a"}, {"id": "b", "type": "gap", "lost": "session"}] if len(asked) == 1 else [{"id": "c", "type": "run.text", "data": {"text": "x"}}]
+        return web.Response(text="".join(json.dumps(line) + "\n" for line in lines), content_type="application/x-ndjson")
+
+    async with rig.Scripted({"GET /v1/runs/{run}": run, "GET /v1/events": events}) as gateway, tineworld.connect(gateway.url) as t:
+        seen = [event async for event in (await t.attach_run("run_1")).events()]
+    assert [(event.type, event.text, event.data.get("lost")) for event in seen] == [("gap", "", "session"), ("text", "x", None)]
+    assert asked == ["start true", "b false"]
+
+
 async def test_connections_that_break(gateway: rig.Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "_QUIET", 0.3)
     monkeypatch.setattr(runs, "_LONG", 0.3)

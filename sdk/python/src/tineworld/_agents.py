@@ -9,8 +9,9 @@ from typing import Any
 
 from ._features import Features
 from ._opening import Cleanups
+from ._told import RunState
 from ._wire import Ask, Wire, encode, new_key
-from .runs import Mode, Run, RunState, Starting
+from .runs import Mode, Run, Starting
 
 _PAGE = 1000
 

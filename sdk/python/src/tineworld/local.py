@@ -231,7 +231,7 @@ def _with_agents(config: Mapping[str, Any] | str | Path | None, folder: Path) ->
     if config is None:
         config = {"servers": _BUILT_IN["servers"] | {"orchestrator": {"builtin": "orchestrator"}}}
     if isinstance(config, (str, Path)) or "dir" in (section := dict(config.get("agents") or {})):
-        raise Invalid("the config that local() got has the folder of its agents in agents.dir; leave agents out")
+        raise Invalid("the config that local() got says itself where its agents are, in agents.dir or beside it; leave agents out")
     if not folder.is_dir():
         raise Invalid(f"there is no folder {folder.absolute()}; give local() a folder of blueprints as agents")
     return {**config, "agents": section | {"dir": str(folder.absolute())}}

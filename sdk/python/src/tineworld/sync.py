@@ -23,15 +23,14 @@ from . import world as _world
 from ._opening import Opening
 from ._places import Executed
 from ._session import Spec
-from ._sync_runs import Run as Run
-from ._sync_runs import iterate
+from ._sync_agents import Agents, iterate
+from ._sync_agents import Run as Run
 from ._thread import LoopThread
 from .client import Options
 from .errors import Invalid, WorldFailed
 from .messages import Format, Message, MessageFormat
 from .result import Result
 from .rollouts import Group, Rollouts
-from .runs import Mode, RunState
 from .trajectory import Start, Step
 from .world import Timeouts
 
@@ -82,7 +81,7 @@ async def _wait(opening: Opening[T]) -> T:
     return await opening
 
 
-class Tine:
+class Tine(Agents):
     """A connection to a gateway: `tineworld.Tine`, without `await`."""
 
     def __init__(self, thread: LoopThread, tine: _client.Tine) -> None:
@@ -197,68 +196,6 @@ class Tine:
     def trajectories(self, *, labels: Mapping[str, str] | None = None, closed: bool = True, kept: bool = False) -> Iterator[Step]:
         """The steps of all sessions with these labels; see `tineworld.Tine.trajectories`."""
         return iterate(self._run, self._tine.trajectories(labels=labels, closed=closed, kept=kept))
-
-    def run_agent(
-        self,
-        agent: str | None = None,
-        prompt: str | None = None,
-        *,
-        params: Mapping[str, Any] | None = None,
-        session: str | None = None,
-        project_dir: str | Path | None = None,
-        scope: Mapping[str, str] | None = None,
-        labels: Mapping[str, str] | None = None,
-        demands: Mapping[str, Any] | None = None,
-        mode: Mode | None = None,
-        key: str | None = None,
-    ) -> Run:
-        """Starts an agent and returns the run's handle; see `tineworld.Tine.run_agent`. A block stops the
-        run at its end.
-
-        >>> t.run_agent("reviewer", "Review the last commit").result().text
-        """
-        starting = self._tine.run_agent(
-            agent, prompt, params=params, session=session, project_dir=project_dir, scope=scope, labels=labels, demands=demands, mode=mode, key=key
-        )
-        return Run(self._run, self._run(_wait(starting)))
-
-    def attach_run(self, run: str) -> Run:
-        """A run that was started elsewhere, by its id."""
-        return Run(self._run, self._run(self._tine.attach_run(run)))
-
-    def runs(
-        self,
-        *,
-        agent: str | None = None,
-        session: str | None = None,
-        parent: str | None = None,
-        state: RunState | Sequence[RunState] = (),
-        limit: int | None = None,
-        after: str | None = None,
-    ) -> list[Run]:
-        """The runs that the caller may see, newest first; see `tineworld.Tine.runs`."""
-        found = self._run(self._tine.runs(agent=agent, session=session, parent=parent, state=state, limit=limit, after=after))
-        return [Run(self._run, run) for run in found]
-
-    def agents(self) -> list[dict[str, Any]]:
-        """The agents that the caller may start."""
-        return self._run(self._tine.agents())
-
-    def agent(self, name: str) -> dict[str, Any]:
-        """One of the agents that the caller may start."""
-        return self._run(self._tine.agent(name))
-
-    def blueprint(self, name: str) -> dict[str, Any]:
-        """The blueprint that `put_agent` gave, as it was given."""
-        return self._run(self._tine.blueprint(name))
-
-    def put_agent(self, name: str, blueprint: Mapping[str, Any]) -> dict[str, Any]:
-        """Has the gateway keep a blueprint as an agent; see `tineworld.Tine.put_agent`."""
-        return self._run(self._tine.put_agent(name, blueprint))
-
-    def delete_agent(self, name: str) -> None:
-        """Has the gateway forget an agent that `put_agent` gave it."""
-        self._run(self._tine.delete_agent(name))
 
     def delete_snapshot(self, snapshot: str) -> None:
         """Deletes a snapshot, by name or id."""
