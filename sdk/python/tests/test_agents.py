@@ -133,7 +133,7 @@ async def test_events(t: tineworld.Tine) -> None:
     assert [event.text for event in seen if event.type == "stderr"] == ["a remark"]
     for follow in (True, False):
         for at in (-1, -2, 0):  # behind the last one, too, it ends
-            assert [event.id for event in seen[at:]][1:] == [event.id async for event in run.events(after=seen[at].id, follow=follow)]
+            assert [event.at for event in seen[at:]][1:] == [event.at async for event in run.events(after=seen[at].id, follow=follow)]
 
 
 async def test_what_is_under_way_has_the_events_until_now(t: tineworld.Tine) -> None:
@@ -190,7 +190,7 @@ async def test_events_that_are_not_kept() -> None:
 async def test_connections_that_break(gateway: rig.Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "_QUIET", 0.3)
     monkeypatch.setattr(runs, "_LONG", 0.3)
-    async with rig.Relay(gateway.url) as relay, tineworld.connect(relay.url) as t:
+    async with asyncio.timeout(rig.PATIENCE), rig.Relay(gateway.url) as relay, tineworld.connect(relay.url) as t:
         for harm in (relay.cut, relay.freeze):
             run = await t.run_agent("worker", f"steps {tmp_path / harm.__name__}")
             relay.asked.clear()
@@ -230,8 +230,9 @@ async def test_many_at_once(gateway: rig.Gateway) -> None:
     assert len({result.session for result in results}) == 20
 
 
-async def test_runs_that_are_waited_for_keep_no_request_waiting(gateway: rig.Gateway) -> None:
-    async with tineworld.connect(gateway.url, connections=1) as t:
+async def test_runs_that_are_waited_for_keep_no_request_waiting(gateway: rig.Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "_SOON", 600)
+    async with asyncio.timeout(rig.PATIENCE), tineworld.connect(gateway.url, connections=1) as t:
         started = [await t.run_agent("worker", "hang") for _ in range(3)]
         waiting = [asyncio.create_task(run.wait()) for run in started]
         for run in started:

@@ -60,14 +60,14 @@ class Agents(ABC):
             "demands": None if demands is None else dict(demands),
             "mode": mode,
         }
-        ask = Ask("POST", ("v1", "runs"), body=encode({k: v for k, v in given.items() if v is not None}), key=key or new_key())
+        ask = Ask("POST", ("v1", "runs"), body=encode({k: v for k, v in given.items() if v is not None}), key=new_key() if key is None else key)
 
         async def start() -> Run:
             return Run(self, await self.wire.exchange(ask, lambda answer: self.wire.read_json(ask, answer)))
 
         async def make() -> Run:
             self.features.need("POST", "/v1/runs")
-            return await (start() if key else self._cleanups.make(start(), Run.leave))
+            return await (self._cleanups.make(start(), Run.leave) if key is None else start())
 
         return Starting(make, Run.leave, self.later)
 
