@@ -300,14 +300,7 @@ func TestAgentsReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := g.client(t)
-	for name, executor := range map[string]string{"say": "mine", "later": "other"} {
-		if err := os.MkdirAll(filepath.Join(g.dir, "agents", name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(g.dir, "agents", name, "agent.yaml"), []byte("executor: "+executor+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	g.writeAgents(t, map[string]string{"say": "executor: mine\n", "later": "executor: other\n"})
 	reload := func(places int, executors string) {
 		t.Helper()
 		g.writeConfig(t, agentsConfig(t, fmt.Sprintf("  concurrency: %d\n", places))+executors)

@@ -64,7 +64,14 @@ parameters:
 func newAgents(t testing.TB, more string) *gateway {
 	t.Helper()
 	g := newGateway(t, agentsConfig(t, more))
-	for name, text := range agentBlueprints {
+	g.writeAgents(t, agentBlueprints)
+	return g
+}
+
+// writeAgents writes blueprints beside the config, by the names of their agents.
+func (g *gateway) writeAgents(t testing.TB, all map[string]string) {
+	t.Helper()
+	for name, text := range all {
 		path := filepath.Join(g.dir, "agents", name, "agent.yaml")
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -73,7 +80,6 @@ func newAgents(t testing.TB, more string) *gateway {
 			t.Fatal(err)
 		}
 	}
-	return g
 }
 
 func startRun(t testing.TB, c *client.Client, in api.NewRun) *api.Run {
@@ -181,13 +187,18 @@ func resultOf[T any](t testing.TB, r *api.Run) (data T) {
 func closeAgents(t testing.TB, g *gateway) {
 	t.Helper()
 	c := g.client(t)
-	list, err := c.AgentSessions(t.Context(), client.AgentSessionQuery{Limit: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range list.Sessions {
-		if err := c.CloseAgentSession(t.Context(), s.ID); err != nil {
-			t.Error(err)
+	for q := (client.AgentSessionQuery{Limit: 100}); ; {
+		list, err := c.AgentSessions(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range list.Sessions {
+			if err := c.CloseAgentSession(t.Context(), s.ID); err != nil {
+				t.Error(err)
+			}
+		}
+		if q.After = list.Next; q.After == "" {
+			break
 		}
 	}
 	if err := closeAll(t.Context(), c); err != nil {

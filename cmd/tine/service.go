@@ -147,6 +147,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	p.token = identity.NewToken()
 	var coordinator *agent.Service
 	var book *agent.Book
+	var executors front.Executors
 	if o.Listen { // executors reach the gateway over HTTP
 		a, err := newAgents(ctx, p, id)
 		if err != nil {
@@ -155,11 +156,11 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 		p.mu.Lock()
 		p.agents = a
 		p.mu.Unlock()
-		coordinator, book = a.service, a.book
+		coordinator, book, executors = a.service, a.book, a.runner
 	}
 	gateway, err := front.New(ctx, p.cfg, front.Options{
 		Registry: p.registry, Clients: p.store, Creations: p.store, Tokens: p.store, Operator: p.token, Version: o.Version,
-		ID: id, StateDir: o.State, Reload: p.reload, NotReloaded: p.notReloaded.Load, Orchestrate: o.Orchestrate, Control: control, Agents: coordinator, Book: book, Wallet: p.wallet, Journal: p.journal, Feed: p.store, Hub: &p.hub, Metrics: p.metrics,
+		ID: id, StateDir: o.State, Reload: p.reload, NotReloaded: p.notReloaded.Load, Orchestrate: o.Orchestrate, Control: control, Agents: coordinator, Book: book, Executors: executors, Wallet: p.wallet, Journal: p.journal, Feed: p.store, Hub: &p.hub, Metrics: p.metrics,
 		Tracing: p.tracing, Redact: o.Redact, Log: o.Log,
 	})
 	if err != nil {

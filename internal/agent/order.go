@@ -178,7 +178,7 @@ func (s *Service) prepare(ctx context.Context, o order, id string, sess *session
 	if room := sess.d.Room; room != nil {
 		r.d.Limits.Depth = min(r.d.Limits.Depth, *room)
 	}
-	if r.d.Demands, err = joinDemands(res.Demands, o.demands); err != nil {
+	if r.d.Demands, err = JoinDemands(res.Demands, o.demands); err != nil {
 		return nil, res, err
 	}
 	r.d.Job = executor.Job{
@@ -212,8 +212,8 @@ func metadata(o order) map[string]any {
 	return m
 }
 
-// joinDemands are both: all the tags, and properties that may not differ.
-func joinDemands(a, b api.Demands) (api.Demands, error) {
+// JoinDemands are both: all the tags, and properties that may not differ.
+func JoinDemands(a, b api.Demands) (api.Demands, error) {
 	out := api.Demands{Tags: slices.Concat(a.Tags, b.Tags)}
 	slices.Sort(out.Tags)
 	out.Tags = slices.Compact(out.Tags)
@@ -223,7 +223,7 @@ func joinDemands(a, b api.Demands) (api.Demands, error) {
 		to   *string
 	}{{"hostname", a.Hostname, b.Hostname, &out.Hostname}, {"project_dir", a.ProjectDir, b.ProjectDir, &out.ProjectDir}, {"executor_type", a.ExecutorType, b.ExecutorType, &out.ExecutorType}} {
 		if p.a != "" && p.b != "" && p.a != p.b {
-			return out, control.Invalid("demands.%s: the blueprint demands %q, and the request %q; a runner has one", p.name, p.a, control.Clip(p.b))
+			return out, control.Invalid("demands.%s: %q and %q are demanded, by the blueprint, the request or its header; a runner has one", p.name, control.Clip(p.a), control.Clip(p.b))
 		}
 		*p.to = cmp.Or(p.a, p.b)
 	}
@@ -234,7 +234,11 @@ func joinDemands(a, b api.Demands) (api.Demands, error) {
 // those where it says nothing.
 func lower(l, most blueprint.Limits) blueprint.Limits {
 	of := func(l, most int) int { return min(cmp.Or(l, most), most) }
-	return blueprint.Limits{Depth: of(l.Depth, most.Depth), Children: of(l.Children, most.Children), Runs: of(l.Runs, most.Runs)}
+	time := cmp.Or(l.Time, most.Time)
+	if most.Time > 0 {
+		time = min(time, most.Time)
+	}
+	return blueprint.Limits{Depth: of(l.Depth, most.Depth), Children: of(l.Children, most.Children), Runs: of(l.Runs, most.Runs), Time: time}
 }
 
 // within reports whether a folder is another one, or in it.

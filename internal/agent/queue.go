@@ -191,7 +191,7 @@ func claimOf(r *run, sess *session, me runner.Description, adopted bool) runner.
 		job.Metadata["capability_tags"] = strings.Join(me.Tags, ",")
 	}
 	return runner.Claim{
-		Run: r.ID, Number: r.Claim, Until: r.Until, Blueprint: r.d.Blueprint, Job: job, World: r.d.World,
+		Time: r.d.Limits.Time, Began: r.d.Started, Run: r.ID, Number: r.Claim, Until: r.Until, Blueprint: r.d.Blueprint, Job: job, World: r.d.World,
 		Adopted: adopted, Running: r.State == api.RunRunning, Events: r.d.Events,
 	}
 }

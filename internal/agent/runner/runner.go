@@ -31,6 +31,10 @@ type Claim struct {
 	// it has been reported to run, Running is set.
 	Adopted bool
 	Running bool
+	// Time is how long it may take; zero for as long as it wants. Began is when its executor
+	// began to run; zero if it has not.
+	Time  time.Duration
+	Began time.Time
 	// Events is how many events of it are recorded.
 	Events int
 }

@@ -57,6 +57,7 @@ type program struct {
 	id    procid.ID // of the shell
 	kin   family.Family
 	watch procid.Watcher // nil where it had ended before it was adopted
+	posts *posts
 
 	ended  chan struct{} // closed when nothing of it runs any more
 	tended chan struct{} // closed when tend has returned

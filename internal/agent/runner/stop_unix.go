@@ -37,10 +37,13 @@ func (h *programs) tended(dir string, rec record, watch procid.Watcher) *program
 }
 
 func (h *programs) program(dir string, rec record) *program {
-	p := &program{h: h, dir: dir, id: rec.ID, kin: h.family(dir, rec), rec: rec, ended: make(chan struct{}), tended: make(chan struct{})}
+	p := &program{h: h, dir: dir, id: rec.ID, kin: h.family(dir, rec), rec: rec, posts: newPosts(dir, h.limits), ended: make(chan struct{}), tended: make(chan struct{})}
 	p.at.begin(rec.Turn)
 	return p
 }
+
+// heard is where the program posts its events.
+func (p *program) heard() *posts { return p.posts }
 
 func (p *program) tend() {
 	defer close(p.tended)
@@ -203,7 +206,7 @@ func (p *program) fed() bool {
 
 // next begins another turn of a persistent program, for another run.
 func (p *program) next(run string, input []byte) error {
-	t := turn{Run: run, Stdout: p.at.stdout.pos, Stderr: p.at.stderr.pos, Sending: true}
+	t := turn{Run: run, Stdout: p.at.stdout.pos, Stderr: p.at.stderr.pos, Posted: p.at.posted.pos, Sending: true}
 	if err := p.note(t); err != nil {
 		return err
 	}
@@ -211,6 +214,7 @@ func (p *program) next(run string, input []byte) error {
 		return fmt.Errorf("begin another turn: %w", err)
 	}
 	p.at.begin(t)
+	p.posts.set(false)
 	if err := p.write(input, p.h.grace); err != nil {
 		return err
 	}

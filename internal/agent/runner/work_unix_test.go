@@ -63,6 +63,7 @@ type scripted struct{ text string }
 
 func (scripted) Name() string               { return "scripted" }
 func (scripted) Check(map[string]any) error { return nil }
+func (scripted) Secrets() []string          { return []string{"word-of-mouth"} }
 func (s scripted) Plan(job executor.Job) (executor.Plan, error) {
 	return executor.Plan{Command: "sh", Args: []string{"-c", s.text}, Dir: job.WorkDir()}, nil
 }
@@ -94,29 +95,51 @@ func TestProgramsThatAreEnded(t *testing.T) {
 		{"it kills itself", `kill -KILL $$`, api.KindTool, "killed by SIGKILL"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			q := &lone{claims: make(chan Claim, 1), events: make(chan []executor.Event, 10000), ended: make(chan Report, 1)}
-			dir := t.TempDir()
-			r, err := New(Options{Queue: q, Worlds: q, Offer: Offer{Executors: []executor.Executor{scripted{tt.text}}}, Me: Description{ID: "here"}, Dir: dir, Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.host.limits.output = 10_000
-			q.claims <- Claim{Run: "run_1", Number: 1, Until: time.Now().Add(time.Minute), Blueprint: blueprint.Resolved{Executor: "scripted"}, Job: executor.Job{Run: "run_1", Session: "ses_1"}}
-			over := make(chan struct{})
-			go func() {
-				defer close(over)
-				r.Run(t.Context())
-			}()
-			end := testkit.Within(t, "its end", q.ended)
-			r.Close(false)
-			testkit.Within(t, "the end of the claiming", over)
+			_, end := runOnce(t, tt.text)
 			if end.Error == nil || end.Error.Kind != tt.kind || !strings.Contains(end.Error.Message, tt.words) {
 				t.Errorf("it ended with %+v, %+v", end.Result, end.Error)
 			}
-			left, err := os.ReadDir(r.host.root)
-			if err != nil || len(left) > 0 {
-				t.Errorf("left are %v, %v", left, err)
-			}
 		})
 	}
+}
+
+// A program prints its token, a secret of its blueprint and one of its executor. Nobody is
+// shown them.
+func TestSecretsThatAProgramPrints(t *testing.T) {
+	told, end := runOnce(t, `echo "token of the run, secret-of-the-blueprint, word-of-mouth"`)
+	if want := "****, ****, ****"; end.Result == nil || end.Result.Text != want+"\n" || !strings.Contains(told, `{"text":"`+want+`"}`) {
+		t.Errorf("it told %s and ended with %+v, %+v", told, end.Result, end.Error)
+	}
+}
+
+// runOnce does one run of a script, and returns what it told.
+func runOnce(t *testing.T, text string) (told string, end Report) {
+	t.Helper()
+	q := &lone{claims: make(chan Claim, 1), events: make(chan []executor.Event, 10000), ended: make(chan Report, 1)}
+	dir := t.TempDir()
+	r, err := New(Options{Queue: q, Worlds: q, Offer: Offer{Executors: []executor.Executor{scripted{text}}}, Me: Description{ID: "here"}, Dir: dir, Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.host.limits.output = 10_000
+	q.claims <- Claim{Run: "run_1", Number: 1, Until: time.Now().Add(time.Minute), Blueprint: blueprint.Resolved{Executor: "scripted", Secrets: []string{"secret-of-the-blueprint"}}, Job: executor.Job{Run: "run_1", Session: "ses_1"}}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		r.Run(t.Context())
+	}()
+	end = testkit.Within(t, "its end", q.ended)
+	r.Close(false)
+	testkit.Within(t, "the end of the claiming", over)
+	left, err := os.ReadDir(r.host.root)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+	close(q.events)
+	for events := range q.events {
+		for _, e := range events {
+			told += e.Type + " " + string(e.Data) + "\n"
+		}
+	}
+	return told, end
 }

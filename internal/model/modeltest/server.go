@@ -84,6 +84,8 @@ type Server struct {
 	t      testing.TB
 	client *http.Client
 
+	choose func(r Request) Reply // nil for the script
+
 	mu       sync.Mutex
 	script   []Reply
 	requests []Request
@@ -91,12 +93,21 @@ type Server struct {
 
 // New starts an endpoint on the loopback interface that answers with the replies, one
 // a request. A request too many fails the test.
-func New(t testing.TB, script ...Reply) *Server {
-	s := newServer(t, script)
+func New(t testing.TB, script ...Reply) *Server { return newServer(t, script).listen() }
+
+// Play starts an endpoint whose replies a function chooses, for conversations that go on
+// beside each other. Several requests may call it at once.
+func Play(t testing.TB, choose func(r Request) Reply) *Server {
+	s := newServer(t, nil)
+	s.choose = choose
+	return s.listen()
+}
+
+func (s *Server) listen() *Server {
 	h := httptest.NewServer(s)
 	s.URL, s.client = h.URL, h.Client()
 	s.ChatURL = s.URL + "/v1"
-	t.Cleanup(func() {
+	s.t.Cleanup(func() {
 		s.client.CloseIdleConnections()
 		h.Close()
 	})
@@ -149,8 +160,13 @@ func (s *Server) Requests() []Request {
 // next records a request and takes the reply to it.
 func (s *Server) next(r Request) (Reply, bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.requests = append(s.requests, r)
+	s.mu.Unlock()
+	if s.choose != nil {
+		return s.choose(r), true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(s.script) == 0 {
 		return Reply{}, false
 	}

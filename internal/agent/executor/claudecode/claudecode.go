@@ -7,9 +7,9 @@
 // replaces the program's own, at each run: one that has changed counts at a resume. Versions
 // from before 2.1.325 may not know all of the options.
 //
-// The program keeps its conversations itself. Where the environment that it is given has
-// a key (ANTHROPIC_API_KEY and the like) they are in the session's folder; otherwise they
-// are in the user's own, together with the user's login. It finds a conversation only from
+// The program keeps its conversations itself. Where the environment that it is given, or
+// that of the gateway, has a key (ANTHROPIC_API_KEY and the like) they are in the session's
+// folder; otherwise they are in the user's own, together with the user's login. It finds a conversation only from
 // the folder that it was begun in, so a session always works in the same one.
 //
 // executor_config:
@@ -47,6 +47,9 @@ func New(opts executor.Options) *Executor {
 
 // Name implements executor.Executor.
 func (x *Executor) Name() string { return x.opts.Name }
+
+// Secrets implements executor.Executor.
+func (x *Executor) Secrets() []string { return x.opts.Secrets(login...) }
 
 // settings are executor_config.
 type settings struct {
@@ -228,8 +231,16 @@ func escaped(path string) string {
 // configDir is the variable for the folder of the program's own files.
 const configDir = "CLAUDE_CONFIG_DIR"
 
-// logins are the variables with which the program needs no login of the user's.
-var logins = []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"}
+// baseURL is the variable for the place where the login is good.
+const baseURL = "ANTHROPIC_BASE_URL"
+
+// Variables with which the program needs no login of the user's: keys, and those that say
+// that its model is in a cloud.
+var (
+	keys   = []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"}
+	clouds = []string{"CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"}
+	login  = append(slices.Clone(keys), baseURL)
+)
 
 func (x *Executor) environment(job executor.Job) map[string]string {
 	env := map[string]string{
@@ -241,11 +252,18 @@ func (x *Executor) environment(job executor.Job) map[string]string {
 		"CLAUDE_CODE_TMPDIR": job.Folder, // what it leaves there goes with the run
 	}
 	maps.Copy(env, x.opts.Program.Environment(job))
-	if env[configDir] == "" && slices.ContainsFunc(logins, func(name string) bool { return env[name] != "" }) {
+	given := func(name string) bool { return env[name] != "" }
+	cloud := slices.ContainsFunc(clouds, given)
+	if !cloud {
+		x.opts.Login(env, login...)
+	}
+	if env[configDir] == "" && (cloud || slices.ContainsFunc(keys, given)) {
 		env[configDir] = filepath.Join(job.Dir, ".claude")
 	}
 	return env
 }
 
 // Read implements executor.Executor.
-func (x *Executor) Read(job executor.Job) executor.Reader { return &reader{schema: job.Agent.Result} }
+func (x *Executor) Read(job executor.Job) executor.Reader {
+	return &reader{run: job.Run, schema: job.Agent.Result}
+}
