@@ -28,7 +28,7 @@ import (
 //	posted          the events that it has posted, a line each
 //	order           in which order the lines of these were read
 //	ready-TICKET    lets the program begin as long as it is there
-//	begun           is there once the program may have run
+//	begun           is there once the program may have run, and gets the signals of its group
 //	status          its exit status, once it has ended by itself
 //	...             the files of its plan
 //

@@ -130,6 +130,11 @@ func (p *program) stop(ctx context.Context, shutdown []byte) error {
 	if len(shutdown) > 0 && p.write(shutdown, p.h.grace) == nil && p.endsWithin(ctx, p.h.grace) {
 		return p.endErr
 	}
+	for late := time.Now().Add(p.h.grace); !hasBegun(p.dir) && time.Now().Before(late) && ctx.Err() == nil; {
+		if p.endsWithin(ctx, time.Millisecond) {
+			break
+		}
+	}
 	p.signal(syscall.SIGCONT) // a stopped program would not handle the other
 	p.signal(syscall.SIGTERM)
 	if p.endsWithin(ctx, p.h.grace) {
@@ -140,6 +145,11 @@ func (p *program) stop(ctx context.Context, shutdown []byte) error {
 		return fmt.Errorf("process %d was killed and does not end; its folder %s stays", p.id.PID, p.dir)
 	}
 	return p.endErr
+}
+
+func hasBegun(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, begunName))
+	return err == nil
 }
 
 func (p *program) endsWithin(ctx context.Context, d time.Duration) bool {
