@@ -25,7 +25,7 @@ func agentsConfig(t testing.TB, more string) string {
 	}
 	var b strings.Builder
 	b.WriteString("servers:\n  mem: {builtin: memory}\n  orchestrator: {builtin: orchestrator}\nagents:\n" + more + "  executors:\n")
-	for _, name := range []string{"worker", "failing", "boss", "lead", "stubborn", "patient"} {
+	for _, name := range []string{"worker", "failing", "boss", "lead", "stubborn", "asked", "patient"} {
 		fmt.Fprintf(&b, "    %s: {type: command, command: python3, args: [-B, %q]}\n", name, filepath.Join(dir, name+".py"))
 	}
 	return b.String()
@@ -51,6 +51,7 @@ parameters:
 `,
 	"lead":     "executor: lead\nmcp_servers: {orchestrator: {}}\nagents: [patient]\n",
 	"stubborn": "executor: stubborn\n",
+	"asked":    "parameters: {type: object, properties: {end: {type: string}}}\nexecutor: asked\nexecutor_config: {persistent: true}\n",
 	"patient": `executor: patient
 mcp_servers: {mem: {}}
 parameters:

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
@@ -254,6 +255,15 @@ func (s *Service) inherit(ctx context.Context, child *session, parent *run, o *o
 	}
 	child.Parent, child.Owner, child.d.Pinned, child.d.Room = p.ID, p.Owner, p.d.Pinned, &room
 	child.d.Scope = p.d.Scope
+	labels := maps.Clone(p.d.Labels)
+	if labels == nil {
+		labels = make(map[string]string)
+	}
+	maps.Copy(labels, o.labels)
+	if err := api.ValidLabels(labels); err != nil {
+		return err
+	}
+	o.labels = labels
 	if o.projectDir == "" {
 		o.projectDir = p.d.ProjectDir
 	} else if p.d.ProjectDir == "" || !within(o.projectDir, p.d.ProjectDir) {
