@@ -43,16 +43,24 @@ until the run has ended, also while the gateway is restarted, and prints its res
 	return cmd
 }
 
-// followRun prints the events of a run until it has ended, and then its result. known says
-// that the gateway has answered before.
+// followRun prints the events of a run until it has ended, and of those that follow from
+// it, and then the result of the last one. known says that the gateway has answered before.
 func (c *cli) followRun(ctx context.Context, id string, known bool) error {
-	if err := c.printEvents(ctx, client.EventFilter{Run: id, After: api.EventsFromStart}, known); err != nil {
+	events := func(id string) error {
+		return c.printEvents(ctx, client.EventFilter{Run: id, After: api.EventsFromStart}, known)
+	}
+	if err := events(id); err != nil {
 		return err
 	}
-	if c.flags.json {
-		return nil // the last line says how it ended
+	known = true
+	run, err := c.waitRun(ctx, id, true)
+	if err == nil {
+		run, err = c.lastRun(ctx, run, events)
 	}
-	return c.awaitRun(ctx, id, true)
+	if err != nil || c.flags.json { // the last line says how it ended
+		return err
+	}
+	return c.runResult(run)
 }
 
 // errEnough ends the reading of events.

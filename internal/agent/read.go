@@ -68,7 +68,11 @@ func (s *Service) Run(ctx context.Context, who identity.Principal, id string) (a
 	if err != nil {
 		return api.Run{}, err
 	}
-	return s.shown(l, r), nil
+	out := s.shown(l, r)
+	if r.State == api.RunCompleted && l.reads {
+		err = s.follow(ctx, r, &out)
+	}
+	return out, err
 }
 
 func (l look) show(r *run) api.Run {
