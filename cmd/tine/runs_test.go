@@ -177,6 +177,11 @@ func TestRunSaysItsID(t *testing.T) {
 	if want := id + "`tine runs logs --follow run_000000000001`\n"; code != 0 || out != "run is completed\nhello\n" || stderr != want {
 		t.Errorf("--follow: exit %d, %q and %q, want %q", code, out, stderr, want)
 	}
+	// What the agent has said last is not printed again.
+	f.events = append([]api.Event{{Type: api.EventRunText, Data: json.RawMessage(`{"text":"hello"}`)}}, f.events...)
+	if out, _, code := run(t, url, "run", "worker", "x", "--follow"); code != 0 || out != "hello\nrun is completed\n" {
+		t.Errorf("--follow: exit %d, %q", code, out)
+	}
 }
 
 // TestRunWaits shows, follows and waits for a run that no runner takes.

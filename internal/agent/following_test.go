@@ -52,6 +52,9 @@ func TestFollowing(t *testing.T) {
 		told = r.last(boss.Session)
 		r.do(told, done("all"))
 		holds("told of all", boss, told.ID, 0)
+		if got := must(r.Wait(t.Context(), ada, boss.ID)); got.CalledBack != told.ID {
+			t.Errorf("who waits for it is told that it was called back by %q", got.CalledBack)
+		}
 		if got := must(r.Run(t.Context(), vera, boss.ID)); got.CalledBack != "" {
 			t.Errorf("a viewer is shown %q", got.CalledBack)
 		}
