@@ -258,6 +258,9 @@ func (s *Service) deliver(ctx context.Context, id string) error {
 			if !still[cb.N] {
 				return errNothing
 			}
+			if starter := readCallback(cb).ParentRun; !slices.Contains(r.d.Tells, starter) {
+				r.d.Tells = append(r.d.Tells, starter)
+			}
 			cb.Carrier = r.ID
 			if err := c.PutCallback(cb); err != nil {
 				return err

@@ -36,8 +36,10 @@ type runData struct {
 
 	Procedural bool             `json:"procedural,omitempty"`
 	Limits     blueprint.Limits `json:"limits,omitzero"` // of the agents that it starts
-	// Carries says that it tells callbacks.
-	Carries bool `json:"carries,omitempty"`
+	// Carries says that it tells callbacks, and Tells are the runs of its session that have
+	// started the agents which it tells of.
+	Carries bool     `json:"carries,omitempty"`
+	Tells   []string `json:"tells,omitempty"`
 
 	Key     string `json:"key,omitempty"`     // a digest of the idempotency key
 	Request string `json:"request,omitempty"` // and of what came with it
