@@ -85,7 +85,7 @@ var layers = []layer{
 		"agents run on sessions; the edge is above them"},
 	{"internal/agent/blueprint", []string{"api", "internal/config/...", "internal/secret"},
 		"a blueprint is a document; what becomes of it does not matter to it"},
-	{"internal/agent/executor", []string{"api", "internal/wire"},
+	{"internal/agent/executor", []string{"api", "internal/secret", "internal/wire"},
 		"an executor knows the job and its program; it starts nothing and sees no session"},
 	{"internal/agent/executor/*", []string{"api", "internal/agent/executor", "internal/agent/executor/executortest", "internal/model/modeltest", "internal/wire"},
 		"an executor knows the contract and no other executor"},

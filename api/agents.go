@@ -154,15 +154,24 @@ type Run struct {
 	Runner     string            `json:"runner,omitempty"`
 	// WaitsFor is what a pending run waits for, in the answer to GET /v1/runs/{run}; empty
 	// where a runner is about to claim it.
-	WaitsFor string    `json:"waits_for,omitempty"`
-	Created  time.Time `json:"created"`
-	Started  time.Time `json:"started,omitzero"`
-	Ended    time.Time `json:"ended,omitzero"`
+	WaitsFor string `json:"waits_for,omitempty"`
+	// CalledBack is the last run of the session that was told of agents which this run has
+	// started in the mode async_callback, and Awaits is of how many it is still to be told,
+	// with those that such runs have started. Both are in the answer to GET /v1/runs/{run}
+	// of a run that is completed.
+	CalledBack string    `json:"called_back,omitempty"`
+	Awaits     int       `json:"awaits,omitempty"`
+	Created    time.Time `json:"created"`
+	Started    time.Time `json:"started,omitzero"`
+	Ended      time.Time `json:"ended,omitzero"`
 	// StoppedBy is who has stopped a run that is stopping or stopped.
 	StoppedBy string     `json:"stopped_by,omitempty"`
 	Result    *RunResult `json:"result,omitempty"`
 	Error     *Error     `json:"error,omitempty"`
 	Usage     *RunUsage  `json:"usage,omitempty"`
+	// Withheld says that parameters, the result, and who or what has ended it are left out:
+	// only its owner and operators read them.
+	Withheld bool `json:"withheld,omitempty"`
 }
 
 // RunResult is what a run has come to.

@@ -5,123 +5,57 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
+
+	"github.com/tine-mcp/tine/internal/model/modeltest"
 )
 
-// A scriptedModel stands in for a language model: it asks for tool calls, one after
-// another, and once it is given the last result, it repeats that as its last word.
-// It speaks as much of the messages API as Claude Code needs.
-type scriptedModel struct {
-	*httptest.Server
-	calls []scriptedCall
-
-	mu      sync.Mutex
-	offered []string // names of the tools it was offered
-	results []string // of the calls, as JSON
-}
+// A scriptedModel makes calls, one after another, and once it is given the last result, it
+// repeats them as its last word.
+type scriptedModel struct{ *modeltest.Server }
 
 type scriptedCall struct {
 	tool  string
 	input map[string]any
 }
 
-func newScriptedModel(t testing.TB, tool string, input map[string]any, more ...scriptedCall) *scriptedModel {
+func newScriptedModel(t testing.TB, calls ...scriptedCall) scriptedModel {
 	t.Helper()
-	m := &scriptedModel{calls: append([]scriptedCall{{tool, input}}, more...)}
-	m.Server = httptest.NewServer(http.HandlerFunc(m.serve))
-	t.Cleanup(m.Close)
-	return m
+	return scriptedModel{modeltest.Play(t, func(r modeltest.Request) modeltest.Reply {
+		asked := r.Asked()
+		if n := len(asked.Results); n < len(calls) && len(asked.Tools) > 0 {
+			return modeltest.Reply{Calls: []modeltest.Call{modelCall(n, calls[n].tool, calls[n].input)}}
+		}
+		return modeltest.Reply{Text: "The tool said " + strings.Join(asked.Results, " and then ")}
+	})}
 }
 
-func (m *scriptedModel) tools() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.offered
+// modelCall is the call of a tool, the n-th of its conversation.
+func modelCall(n int, tool string, input map[string]any) modeltest.Call {
+	raw, err := json.Marshal(input)
+	if err != nil {
+		panic(err) // maps, strings and numbers
+	}
+	return modeltest.Call{ID: fmt.Sprintf("toolu_%d", n), Name: tool, Arguments: string(raw)}
 }
 
-func (m *scriptedModel) serve(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/v1/messages" {
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"input_tokens":1}`)
-		return
+// tools are the names of those that it was offered.
+func (m scriptedModel) tools() (all []string) {
+	for _, r := range m.Requests() {
+		all = append(all, r.Asked().Tools...)
 	}
-	var req struct {
-		Model    string
-		Stream   bool
-		Tools    []struct{ Name string }
-		Messages []struct {
-			Role    string
-			Content json.RawMessage
+	return all
+}
+
+// results are those of the calls, as text.
+func (m scriptedModel) results() (all []string) {
+	for _, r := range m.Requests() {
+		if got := r.Asked().Results; len(got) > len(all) {
+			all = got
 		}
 	}
-	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	var results []string
-	for _, msg := range req.Messages {
-		var blocks []struct {
-			Type    string
-			Content json.RawMessage
-		}
-		if json.Unmarshal(msg.Content, &blocks) != nil {
-			continue // plain text
-		}
-		for _, b := range blocks {
-			if b.Type == "tool_result" {
-				results = append(results, string(b.Content))
-			}
-		}
-	}
-	m.mu.Lock()
-	for _, tool := range req.Tools {
-		m.offered = append(m.offered, tool.Name)
-	}
-	if len(results) > len(m.results) {
-		m.results = results
-	}
-	m.mu.Unlock()
-	type object = map[string]any
-	block := object{"type": "text", "text": ""}
-	delta := object{"type": "text_delta", "text": "The tool said " + strings.Join(results, " and then ")}
-	reason := "end_turn"
-	if n := len(results); n < len(m.calls) && len(req.Tools) > 0 {
-		call := m.calls[n]
-		input, err := json.Marshal(call.input)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		block = object{"type": "tool_use", "id": fmt.Sprintf("toolu_%d", n), "name": call.tool, "input": object{}}
-		delta = object{"type": "input_json_delta", "partial_json": string(input)}
-		reason = "tool_use"
-	}
-	if !req.Stream {
-		http.Error(w, "only streams are scripted", http.StatusBadRequest)
-		return
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	send := func(kind string, fields object) {
-		fields["type"] = kind
-		data, err := json.Marshal(fields)
-		if err != nil {
-			panic(err) // maps, strings and numbers
-		}
-		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, data)
-	}
-	send("message_start", object{"message": object{
-		"id": "msg_1", "type": "message", "role": "assistant", "model": req.Model, "content": []any{},
-		"stop_reason": nil, "stop_sequence": nil, "usage": object{"input_tokens": 1, "output_tokens": 1},
-	}})
-	send("content_block_start", object{"index": 0, "content_block": block})
-	send("content_block_delta", object{"index": 0, "delta": delta})
-	send("content_block_stop", object{"index": 0})
-	send("message_delta", object{"delta": object{"stop_reason": reason, "stop_sequence": nil}, "usage": object{"output_tokens": 1}})
-	send("message_stop", object{})
+	return all
 }
 
 // claudeEnv keeps Claude Code to itself: a fake key, the scripted model, no
@@ -164,7 +98,7 @@ func TestClaudeCode(t *testing.T) {
 		})
 		t.Run(tt.name+"/call", func(t *testing.T) {
 			t.Parallel()
-			model := newScriptedModel(t, "mcp__tine__every__echo", map[string]any{"message": "a word from the model"})
+			model := newScriptedModel(t, scriptedCall{"mcp__tine__every__echo", map[string]any{"message": "a word from the model"}})
 			config, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"tine": tt.config}})
 			if err != nil {
 				t.Fatal(err)

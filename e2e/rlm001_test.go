@@ -348,7 +348,7 @@ func (d *document001) denyRead(t *testing.T) {
 // discovered: Claude Code finds the tools by a config.
 func (d *document001) discovered(t *testing.T) {
 	w := rlmOf(t, d.w)
-	model := newScriptedModel(t, "mcp__rlm__rlm_vars", object{})
+	model := newScriptedModel(t, scriptedCall{"mcp__rlm__rlm_vars", object{}})
 	said := w.claude(t, d.project, model.URL, "mcp__rlm__rlm_vars")
 	for _, tool := range rlmTools {
 		if !slices.Contains(model.tools(), "mcp__rlm__rlm_"+tool) {

@@ -64,7 +64,7 @@ func TestRLMInClaudeCode(t *testing.T) {
 	w := rlmSandbox(t)
 	project := w.project(t, map[string]string{"build.log": "PASS: TestRestore (61.2s)\nPASS: TestCrowd (48.0s)\n"})
 	const exec, load = "mcp__rlm__rlm_exec", "mcp__rlm__rlm_load"
-	model := newScriptedModel(t, load, object{"path": project + "/build.log", "var_name": "log"},
+	model := newScriptedModel(t, scriptedCall{load, object{"path": project + "/build.log", "var_name": "log"}},
 		scriptedCall{exec, object{"code": "found = len(log); log.count('PASS')"}},
 		scriptedCall{exec, object{"code": "print('€ 😀'); 1/0"}})
 	said := w.claude(t, project, model.URL, exec, load)
@@ -73,17 +73,18 @@ func TestRLMInClaudeCode(t *testing.T) {
 			t.Errorf("%s was not offered to the model: %v", tool, model.tools())
 		}
 	}
-	if len(model.results) != 3 {
-		t.Fatalf("the model was given %q, and claude says %s", model.results, said)
+	results := model.results()
+	if len(results) != 3 {
+		t.Fatalf("the model was given %q, and claude says %s", results, said)
 	}
-	testkit.Has(t, "the first result", model.results[0], "Loaded "+project+"/build.log into log (50 chars)")
-	testkit.Lacks(t, "the first result", model.results[0], "TestRestore")
-	testkit.Has(t, "the second result", model.results[1], `2`)
-	testkit.Has(t, "the third result", model.results[2], "€ 😀", "ZeroDivisionError")
+	testkit.Has(t, "the first result", results[0], "Loaded "+project+"/build.log into log (50 chars)")
+	testkit.Lacks(t, "the first result", results[0], "TestRestore")
+	testkit.Has(t, "the second result", results[1], `2`)
+	testkit.Has(t, "the third result", results[2], "€ 😀", "ZeroDivisionError")
 	testkit.Has(t, "claude", said, "The tool said", "ZeroDivisionError")
 	w.nothing(t)
 
-	model = newScriptedModel(t, exec, object{"code": "found"})
+	model = newScriptedModel(t, scriptedCall{exec, object{"code": "found"}})
 	testkit.Has(t, "claude in the next conversation", w.claude(t, project, model.URL, exec), "50")
 	w.nothing(t)
 	if rooms := w.rooms(t); len(rooms) != 1 {

@@ -138,16 +138,17 @@ func (d *rlmDocs) shell(t *testing.T, line string) {
 // talk has Claude Code's model make the calls of the page.
 func (d *rlmDocs) talk(t *testing.T) {
 	t.Helper()
-	model := newScriptedModel(t, d.calls[0].tool, d.calls[0].input, d.calls[1:]...)
+	model := newScriptedModel(t, d.calls...)
 	args := []string{"-p", "Load build.log into a variable with rlm and tell me which tests are slow.", "--model", "claude-sonnet-4-5", "--allowedTools", "mcp__rlm"}
 	said := d.w.runClaude(t, d.project, model.URL, d.claude, args...)
-	if len(model.results) != len(d.calls) {
-		t.Fatalf("the model was given %q, and claude says %s", model.results, said)
+	results := model.results()
+	if len(results) != len(d.calls) {
+		t.Fatalf("the model was given %q, and claude says %s", results, said)
 	}
 	for i, want := range d.results {
 		want = strings.ReplaceAll(want, "/home/me/project", d.project)
 		want = regexp.MustCompile(`\(\d+ chars\)`).ReplaceAllString(want, "(102 chars)")
-		testkit.Has(t, fmt.Sprintf("the result of %s", d.calls[i].tool), model.results[i], want)
+		testkit.Has(t, fmt.Sprintf("the result of %s", d.calls[i].tool), results[i], want)
 	}
 	d.calls, d.results = nil, nil
 	d.w.nothing(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -166,11 +167,11 @@ func kinds(sessions rollout.Sessions, agents orchestrator.Agents, private func()
 			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Models: models, Private: private, Readable: readable, Denied: kernel.Denied, Flags: kernel.Flags, SaveAtEnd: kernel.Helper != nil, Note: kernel.Note, Anew: kernel.Anew, Left: kernel.Left, Log: e.Log})
 		}},
 		"files": {New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
-			tree, err := filesTree(e)
+			tree, settings, err := filesTree(e)
 			if err != nil {
 				return nil, nil, err
 			}
-			s, err := files.New(e.Settings, tree)
+			s, err := files.New(settings, tree)
 			return s, nil, err
 		}},
 		"memory": {
@@ -232,16 +233,19 @@ func kinds(sessions rollout.Sessions, agents orchestrator.Agents, private func()
 	}
 }
 
-// filesTree is what the files server serves: a folder of the host that its
-// settings name, or the session's workspace.
-func filesTree(e builtin.Env) (workspace.FS, error) {
+// filesTree is what the files server serves, a folder of the host that its settings name or
+// the session's workspace, with the settings that are the server's own.
+func filesTree(e builtin.Env) (workspace.FS, map[string]any, error) {
 	if root, ok := e.Settings["root"].(string); ok {
-		return workspace.Folder(root)
+		own := maps.Clone(e.Settings)
+		delete(own, "root")
+		tree, err := workspace.Folder(root)
+		return tree, own, err
 	}
 	if e.Workspace == nil {
-		return nil, errors.New("it has no workspace; set workspace: true at the top of the config, or settings.root to a folder")
+		return nil, nil, errors.New("it has no workspace; set workspace: true at the top of the config, or settings.root to a folder")
 	}
-	return e.Workspace, nil
+	return e.Workspace, e.Settings, nil
 }
 
 // closer is a function that closes.

@@ -47,7 +47,9 @@ func newRunCmd(c *cli) *cobra.Command {
 does it even if this command ends; "tine runs" shows how it goes. With --follow the
 command prints what the agent does, and with --wait its result; the run's id comes
 first, on standard error. The exit status is then 0 only if the agent has completed
-its work. A gateway that is restarted meanwhile is waited for.
+its work. An agent that has started others, and is called back when they end, has
+completed it when it was told of all of them. A gateway that is restarted meanwhile is
+waited for.
 
 "tine agent list" lists the agents, and "tine agent show AGENT" what one wants.`,
 		Example: `  tine run reviewer "Review the last commit" --follow
@@ -173,14 +175,56 @@ func parseScope(given []string) (map[string]string, error) {
 	return scope, nil
 }
 
-// awaitRun waits for the end of a run and prints its result. known says that the gateway
-// has answered before.
+// awaitRun waits for the end of a run and of those that follow from it, and prints the
+// result of the last one. known says that the gateway has answered before.
 func (c *cli) awaitRun(ctx context.Context, id string, known bool) error {
 	run, err := c.waitRun(ctx, id, known)
+	if err == nil {
+		run, err = c.lastRun(ctx, run, nil)
+	}
 	if err != nil {
 		return err
 	}
 	return c.runResult(run)
+}
+
+// lastRun waits until a run that is completed has been called back by all agents that it
+// has started, and returns the last run that was told of them. begun is called with each of
+// these; nil for nothing.
+func (c *cli) lastRun(ctx context.Context, first *api.Run, begun func(id string) error) (*api.Run, error) {
+	last, said := first, 0
+	for first.State == api.RunCompleted {
+		now, err := c.waitRun(ctx, first.ID, true) // as it is
+		if err != nil {
+			return nil, err
+		}
+		if id := now.CalledBack; id != "" && id != last.ID {
+			said = 0
+			if begun != nil {
+				err = begun(id)
+			}
+			if err == nil {
+				last, err = c.waitRun(ctx, id, true)
+			}
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if now.Awaits == 0 {
+			break
+		}
+		if now.Awaits != said {
+			said = now.Awaits
+			c.say("%s is %s, and its agent is called back by %s", last.ID, last.State, count(said, "agent"))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-c.after(waitPause):
+		}
+	}
+	return last, nil
 }
 
 // runResult prints what a run came to. Only a run that is completed is a success.
@@ -196,11 +240,13 @@ func (c *cli) runResult(run *api.Run) error {
 		}
 	case run.State == api.RunCompleted && run.Result != nil:
 		c.printRunResult(run.Result)
+	case run.State == api.RunCompleted && run.Withheld:
+		c.say("run %s is completed; its owner and operators read its result", run.ID)
 	case run.State == api.RunCompleted:
 		c.say("run %s is completed and has no result", run.ID)
 	case run.State == api.RunStopped:
 		by := ""
-		if run.StoppedBy != "" { // who may not read the run is not told
+		if run.StoppedBy != "" { // it may be withheld
 			by = " by " + run.StoppedBy
 		}
 		c.say("run %s was stopped%s", run.ID, by)

@@ -36,39 +36,58 @@ until the run has ended, also while the gateway is restarted, and prints its res
 			if follow {
 				return c.followRun(cmd.Context(), id, false)
 			}
-			return c.printEvents(cmd.Context(), client.EventFilter{Run: id, After: api.EventsFromStart, Once: true}, false)
+			_, err = c.printEvents(cmd.Context(), client.EventFilter{Run: id, After: api.EventsFromStart, Once: true}, false)
+			return err
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the run has ended, and print its result")
 	return cmd
 }
 
-// followRun prints the events of a run until it has ended, and then its result. known says
+// followRun prints the events of a run until it has ended, and of those that follow from
+// it, and then the result of the last one, unless that is what was said last. known says
 // that the gateway has answered before.
 func (c *cli) followRun(ctx context.Context, id string, known bool) error {
-	if err := c.printEvents(ctx, client.EventFilter{Run: id, After: api.EventsFromStart}, known); err != nil {
+	said := ""
+	events := func(id string) (err error) {
+		said, err = c.printEvents(ctx, client.EventFilter{Run: id, After: api.EventsFromStart}, known)
 		return err
 	}
-	if c.flags.json {
-		return nil // the last line says how it ended
+	if err := events(id); err != nil {
+		return err
 	}
-	return c.awaitRun(ctx, id, true)
+	known = true
+	run, err := c.waitRun(ctx, id, true)
+	if err == nil {
+		run, err = c.lastRun(ctx, run, events)
+	}
+	if err != nil || c.flags.json { // the last line says how it ended
+		return err
+	}
+	if run.State == api.RunCompleted && run.Result != nil && len(run.Result.Data) == 0 && run.Result.Text == said {
+		return nil
+	}
+	return c.runResult(run)
 }
 
 // errEnough ends the reading of events.
 var errEnough = errors.New("enough")
 
-func (c *cli) printEvents(ctx context.Context, filter client.EventFilter, known bool) error {
+// printEvents prints events of a run, and returns what its agent has said last.
+func (c *cli) printEvents(ctx context.Context, filter client.EventFilter, known bool) (said string, err error) {
 	f := client.EventFollower{EventFilter: filter}
 	lines := json.NewEncoder(c.stdout)
 	lines.SetEscapeHTML(false)
 	var failed error
-	err := c.keepRunning(ctx, func(g *gateway) (came bool, err error) {
+	err = c.keepRunning(ctx, func(g *gateway) (came bool, err error) {
 		err = f.Run(ctx, g.Client, func(e api.Event) error {
 			came, known = true, true
 			if c.flags.json {
 				failed = lines.Encode(e)
 			} else if text := runEventText(e); text != "" {
+				if e.Type == api.EventRunText {
+					said = text
+				}
 				if e.State == api.RunPending && !f.Once {
 					text += waitText(ctx, g, e.Run)
 				}
@@ -84,7 +103,7 @@ func (c *cli) printEvents(ctx context.Context, filter client.EventFilter, known 
 		}
 		return came, goneIf(known, err)
 	})
-	return cmp.Or(failed, mendRun(err))
+	return said, cmp.Or(failed, mendRun(err))
 }
 
 // waitText is why a run is pending, where it still is and does not start now.

@@ -164,6 +164,15 @@ func TestStoppedRun(t *testing.T) {
 	}
 }
 
+// TestWithheldRun waits for a run whose result the caller does not read.
+func TestWithheldRun(t *testing.T) {
+	url := (&fakeRuns{states: map[string][]api.Run{"run_000000000001": {{State: api.RunCompleted, Withheld: true}}}}).start(t)
+	out, stderr, code := run(t, url, "runs", "show", "--wait", "000000000001")
+	if want := "run run_000000000001 is completed; its owner and operators read its result\n"; code != 0 || out != "" || stderr != want {
+		t.Errorf("exit %d, %q and %q, want %q", code, out, stderr, want)
+	}
+}
+
 // TestRunSaysItsID waits for a run and follows one. The result alone is on standard output.
 func TestRunSaysItsID(t *testing.T) {
 	f := &fakeRuns{states: map[string][]api.Run{"run_000000000001": {completedWith("hello")}}, events: []api.Event{{Type: api.EventRunState, State: api.RunCompleted}}}
@@ -176,6 +185,11 @@ func TestRunSaysItsID(t *testing.T) {
 	out, stderr, code = run(t, url, "run", "worker", "x", "--follow")
 	if want := id + "`tine runs logs --follow run_000000000001`\n"; code != 0 || out != "run is completed\nhello\n" || stderr != want {
 		t.Errorf("--follow: exit %d, %q and %q, want %q", code, out, stderr, want)
+	}
+	// What the agent has said last is not printed again.
+	f.events = append([]api.Event{{Type: api.EventRunText, Data: json.RawMessage(`{"text":"hello"}`)}}, f.events...)
+	if out, _, code := run(t, url, "run", "worker", "x", "--follow"); code != 0 || out != "hello\nrun is completed\n" {
+		t.Errorf("--follow: exit %d, %q", code, out)
 	}
 }
 
@@ -198,6 +212,43 @@ func TestRunWaits(t *testing.T) {
 	begin(pending, completedWith("hello"))
 	if out, _, code := run(t, url, "runs", "logs", "--follow", "000000000001"); code != 0 || out != "run is pending: it waits for "+why+"\nrun is completed\nhello\n" {
 		t.Errorf("--follow: exit %d, %q", code, out)
+	}
+}
+
+// TestRunIsCalledBack waits for a run whose agent has started two others. Its result is that
+// of the run which was told of the second.
+func TestRunIsCalledBack(t *testing.T) {
+	const one, two, three = "run_000000000001", "run_000000000002", "run_000000000003"
+	after := func(last string, awaits int) api.Run {
+		r := completedWith("started two")
+		r.CalledBack, r.Awaits = last, awaits
+		return r
+	}
+	begin := func() *fakeRuns {
+		return &fakeRuns{states: map[string][]api.Run{
+			one: {{State: api.RunRunning}, after("", 2), after("", 2), after(two, 1), after(two, 1), after(three, 0)},
+			two: {completedWith("half")}, three: {completedWith("whole")},
+		}, events: []api.Event{{Type: api.EventRunText, Data: json.RawMessage(`{"text":"words"}`)}, {Type: api.EventRunState, State: api.RunCompleted}}}
+	}
+	for how, want := range map[string]string{"--wait": "whole\n", "--follow": strings.Repeat("words\nrun is completed\n", 3) + "whole\n"} {
+		tc := newTestCLI(t, "run", "worker", "x", how)
+		tc.env["TINE_URL"] = begin().start(t)
+		tc.after = soon
+		if code := tc.cli.run(t.Context()); code != 0 || tc.out.String() != want {
+			t.Errorf("%s: exit %d, %q, want %q", how, code, tc.out.String(), want)
+		}
+		for _, said := range []string{one + " is completed, and its agent is called back by 2 agents\n", two + " is completed, and its agent is called back by 1 agent\n"} {
+			if how == "--wait" && strings.Count(tc.err.String(), said) != 1 {
+				t.Errorf("it says %q, want %q once", tc.err.String(), said)
+			}
+		}
+	}
+	// One that has failed is not waited for any longer.
+	failed := after("", 2)
+	failed.State, failed.Error = api.RunFailed, &api.Error{Kind: api.KindTool, Message: "it broke"}
+	url := (&fakeRuns{states: map[string][]api.Run{one: {failed}}}).start(t)
+	if out, stderr, code := run(t, url, "runs", "show", "--wait", one); code != exitFailed || out != "" || stderr != "run "+one+" has failed (tool): it broke\n" {
+		t.Errorf("one that failed: exit %d, %q and %q", code, out, stderr)
 	}
 }
 

@@ -243,6 +243,7 @@ func (s *Service) deliver(ctx context.Context, id string) error {
 	if ok {
 		from := readRun(starter)
 		o.parent, o.parentRun, o.parentAgent, o.mode = from.Parent, from.d.ParentRun, from.d.ParentAgent, from.d.Mode
+		o.trace = from.d.Trace.context()
 	}
 	_, err = s.resume(ctx, parent, o, func(c *change, r *run) error {
 		_, now, err := c.toTell(id)
@@ -256,6 +257,9 @@ func (s *Service) deliver(ctx context.Context, id string) error {
 		for _, cb := range waiting {
 			if !still[cb.N] {
 				return errNothing
+			}
+			if starter := readCallback(cb).ParentRun; !slices.Contains(r.d.Tells, starter) {
+				r.d.Tells = append(r.d.Tells, starter)
 			}
 			cb.Carrier = r.ID
 			if err := c.PutCallback(cb); err != nil {

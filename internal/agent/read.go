@@ -68,7 +68,16 @@ func (s *Service) Run(ctx context.Context, who identity.Principal, id string) (a
 	if err != nil {
 		return api.Run{}, err
 	}
-	return s.shown(l, r), nil
+	return s.now(ctx, l, r)
+}
+
+// now is a run as it is now, with what follows from it.
+func (s *Service) now(ctx context.Context, l look, r *run) (out api.Run, err error) {
+	out = s.shown(l, r)
+	if r.State == api.RunCompleted && l.reads {
+		err = s.follow(ctx, r, &out)
+	}
+	return out, err
 }
 
 func (l look) show(r *run) api.Run {
@@ -92,7 +101,7 @@ func (s *Service) Wait(ctx context.Context, who identity.Principal, id string) (
 			return api.Run{}, err
 		}
 		if r.ended() {
-			return l.show(r), nil
+			return s.now(ctx, l, r)
 		}
 		if ended == nil { // it was written just now
 			err := s.change(ctx, func(c *change) error {

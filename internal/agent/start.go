@@ -13,6 +13,7 @@ import (
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
 // NewRun is a request for a run.
@@ -20,6 +21,8 @@ type NewRun struct {
 	api.NewRun
 	// Key makes a repeated request give the same run; empty for none.
 	Key string
+	// Trace is what the request is part of; empty for nothing.
+	Trace telemetry.Parent
 }
 
 // Start accepts a run of a new agent session, or of the one that the request names. What
@@ -189,6 +192,7 @@ func (c *change) accept(s *session, r *run, res Resolved) error {
 	if s.d.First == "" {
 		s.d.First = r.ID
 	}
+	r.d.Trace.After, s.d.Span = s.d.Span, r.d.Trace.Span.Traceparent
 	r.Created, r.Until = c.born(), c.now.Add(c.s.bounds.Load().Match)
 	if err := c.putSession(s); err != nil {
 		return err

@@ -3,6 +3,7 @@ package executor
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +21,16 @@ func TestShorten(t *testing.T) {
 		if got, cut := Shorten(tt.text, tt.most); got != tt.want || cut != tt.cut {
 			t.Errorf("%q to %d: %q, %v", tt.text, tt.most, got, cut)
 		}
+	}
+}
+
+func TestSecretsOfAProgram(t *testing.T) {
+	key := "sk-ant-" + strings.Repeat("Ab1", 12)
+	o := Options{Program: Program{Env: map[string]string{"API_KEY": "secret-one", "MODE": "plain", "HEADER": "x " + key, "TOKEN": "short"}}}.Or("name", "command")
+	got := o.Secrets()
+	slices.Sort(got)
+	if want := []string{"secret-one", key}; !slices.Equal(got, want) {
+		t.Errorf("they are %q, want %q", got, want)
 	}
 }
 

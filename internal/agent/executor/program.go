@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/tine-mcp/tine/internal/secret"
 )
 
 // Program is the program of an executor, of the gateway's config or, where that names
@@ -22,12 +24,54 @@ type Program struct {
 type Options struct {
 	Name    string  // in blueprints; default that of the kind
 	Program Program // default that of the kind, if it has one
+	// Getenv looks up a variable of the runner's own environment; by default there is none.
+	Getenv func(name string) string
 }
 
 // Or fills in what is not given.
 func (o Options) Or(name, command string) Options {
+	if o.Getenv == nil {
+		o.Getenv = func(string) string { return "" }
+	}
 	o.Name, o.Program.Command = cmp.Or(o.Name, name), cmp.Or(o.Program.Command, command)
 	return o
+}
+
+// Login fills in the login of the user who runs the runner, which these variables of the
+// runner's own environment are, unless there is one of them: a key goes nowhere but where
+// its owner has said.
+func (o Options) Login(env map[string]string, names ...string) {
+	for _, name := range names {
+		if env[name] != "" {
+			return
+		}
+	}
+	for _, name := range names {
+		if value := o.Getenv(name); value != "" {
+			env[name] = value
+		}
+	}
+}
+
+// minSecret is the length below which hiding a value wherever it stands would tear holes
+// into everything else.
+const minSecret = 6
+
+// Secrets are the values of the program's variables that nobody may be shown, with those
+// of a login.
+func (o Options) Secrets(login ...string) (all []string) {
+	env := make(map[string]string)
+	maps.Copy(env, o.Program.Env)
+	o.Login(env, login...)
+	for name, value := range env {
+		if secret.ClassOf(name).Hides(value) {
+			all = append(all, value)
+		}
+		for _, span := range secret.Find(value) {
+			all = append(all, value[span.From:span.To])
+		}
+	}
+	return slices.DeleteFunc(all, func(s string) bool { return len(s) < minSecret })
 }
 
 // With fills in what executor_config has of the program.
@@ -59,6 +103,19 @@ func (p Program) Environment(job Job) map[string]string {
 	env := make(map[string]string, len(p.Env)+len(job.Env))
 	maps.Copy(env, p.Env)
 	maps.Copy(env, job.Env)
+	return env
+}
+
+// APIVar is the variable with the URL of the executor API.
+const APIVar = "AGENT_ORCHESTRATOR_API_URL"
+
+// WithAPI are the variables of a program that may use the executor API. Those of the
+// blueprint win.
+func (p Program) WithAPI(job Job) map[string]string {
+	env := p.Environment(job)
+	if _, ok := job.Env[APIVar]; !ok && job.API != "" {
+		env[APIVar] = job.API
+	}
 	return env
 }
 

@@ -47,11 +47,16 @@ func lost(why string) error {
 	return &api.Error{Kind: api.KindLost, Message: why + "; what the run did until then may have taken effect"}
 }
 
+// masked hides what the program of an executor is given.
+func (w *work) masked(x executor.Executor, token string) *mask {
+	return newMask(slices.Concat([]string{token}, w.c.Blueprint.Secrets, x.Secrets()))
+}
+
 // adopted goes on with a program of an earlier start.
 func (w *work) adopted(x executor.Executor, p *program) error {
 	w.p = p
 	with := p.pass()
-	w.mask = newMask(append([]string{with.Token}, w.c.Blueprint.Secrets...))
+	w.mask = w.masked(x, with.Token)
 	filled, err := w.fill()
 	if err == nil {
 		err = w.describe(filled, with.Token)
@@ -102,7 +107,7 @@ func (w *work) start(x executor.Executor) error {
 	if err != nil {
 		return failure("make a token for the run", err)
 	}
-	w.mask = newMask(append([]string{token}, w.c.Blueprint.Secrets...))
+	w.mask = w.masked(x, token)
 	if err := w.describe(filled, token); err != nil {
 		return err
 	}
@@ -163,12 +168,14 @@ func (w *work) describe(filled blueprint.Filled, token string) error {
 	job, session := w.c.Job, w.c.Job.Session
 	job.Agent.SystemPrompt = filled.SystemPrompt
 	job.Config = filled.Config
-	job.Env = maps.Clone(filled.Env)
-	if job.Env == nil {
-		job.Env = make(map[string]string)
+	job.Env = filled.Env
+	if w.r.o.API != nil {
+		job.API = w.r.o.API(token)
 	}
-	if w.r.o.Env != nil {
-		maps.Copy(job.Env, w.r.o.Env(session, token))
+	for name, value := range map[string]string{"TRACEPARENT": w.c.Trace.Traceparent, "TRACESTATE": w.c.Trace.Tracestate} {
+		if value != "" {
+			job.Env[name] = value
+		}
 	}
 	job.Agent.Servers = make(map[string]executor.Server, len(filled.Servers))
 	for name, s := range filled.Servers {

@@ -42,14 +42,17 @@ func (p *program) follow(ctx context.Context, r executor.Reader, told int, repor
 	}
 	look := time.NewTicker(every)
 	defer look.Stop()
-	if damage, err := f.again(); err != nil || damage != nil || f.over != nil {
-		return f.ending(damage), err
+	if damage, err := f.again(); err != nil || damage != nil {
+		return ending{Err: damage}, err
 	}
-	for {
+	for f.over == nil {
 		if err := ctx.Err(); err != nil {
 			return ending{}, err
 		}
 		over := done(p.ended) // asked before the reading: what it has written is there
+		if over {
+			p.posts.set(true)
+		}
 		if p.tooMuch() != nil {
 			p.kill()
 		}
@@ -57,9 +60,7 @@ func (p *program) follow(ctx context.Context, r executor.Reader, told int, repor
 		switch {
 		case err != nil:
 			return ending{}, err
-		case f.over != nil:
-			return *f.over, nil
-		case more:
+		case more, f.over != nil:
 			continue
 		case over:
 			return f.end()
@@ -71,6 +72,10 @@ func (p *program) follow(ctx context.Context, r executor.Reader, told int, repor
 		case <-ctx.Done():
 		}
 	}
+	// What was posted since the last line is of this turn as well.
+	p.posts.set(true)
+	_, err = f.heard(streamPosted)
+	return *f.over, err
 }
 
 // follower is one reading of a turn.
@@ -81,6 +86,7 @@ type follower struct {
 	report         func([]executor.Event) error
 	told           int
 	stdout, stderr *tap
+	posted         *tap
 	order          *order
 
 	batch []executor.Event
@@ -104,9 +110,15 @@ func (p *program) follower(r executor.Reader, told int, report func([]executor.E
 		f.stdout.close()
 		return nil, err
 	}
+	if f.posted, err = openPosted(p.dir, &p.at.posted, lim); err != nil {
+		f.stdout.close()
+		f.stderr.close()
+		return nil, err
+	}
 	if f.order, err = openOrder(filepath.Join(p.dir, orderName)); err != nil {
 		f.stdout.close()
 		f.stderr.close()
+		f.posted.close()
 		return nil, err
 	}
 	return f, nil
@@ -115,6 +127,7 @@ func (p *program) follower(r executor.Reader, told int, report func([]executor.E
 func (f *follower) close() {
 	f.stdout.close()
 	f.stderr.close()
+	f.posted.close()
 	f.order.close()
 }
 
@@ -139,56 +152,64 @@ func (f *follower) again() (damage, err error) {
 	return nil, nil
 }
 
-func (f *follower) ending(damage error) ending {
-	if f.over != nil {
-		return *f.over
-	}
-	return ending{Err: damage}
-}
-
 func (f *follower) stream(name byte) (*tap, func([]byte, int64) bool) {
-	if name == streamErr {
+	switch name {
+	case streamErr:
 		return f.stderr, f.errLine
+	case streamPosted:
+		return f.posted, f.postedLine
 	}
 	return f.stdout, f.outLine
 }
 
-// forward reads what there is of standard error, and then a piece of standard output: all
-// that the program wrote to the first before a line of the second is told before that line,
-// which may end the turn. It reports false where there was nothing.
+// forward reads what was posted and written to standard error, and a piece of standard output.
+// It reports false where there was nothing. What came before a line was printed is read before
+// it, since the line may end the turn.
 func (f *follower) forward(over bool) (bool, error) {
-	out, err := f.stdout.size()
+	st, err := f.stdout.f.Stat()
+	if err != nil {
+		return false, fmt.Errorf("read the output of the run: %w", err)
+	}
+	posted, err := f.heard(streamPosted)
 	if err != nil {
 		return false, err
 	}
-	errs, err := f.stderr.size()
+	errs, err := f.heard(streamErr)
 	if err != nil {
 		return false, err
 	}
-	progress := false
-	for more := true; more && f.stderr.place() < errs; progress = progress || more {
-		if more, err = f.piece(streamErr, errs, false); err != nil {
-			return false, err
-		}
-	}
-	last, err := f.piece(streamErr, errs, over) // a line without an end
+	last, err := f.piece(streamErr, -1, over) // it may have no end
 	if err != nil {
 		return false, err
 	}
-	more, err := f.piece(streamOut, out, over)
-	return progress || last || more, err
+	out, err := f.piece(streamOut, st.Size(), over)
+	return posted || errs || last || out, err
 }
 
-// piece reads a piece of a stream, up to a place. It notes how far it has come before it
-// reports what it has found.
-func (f *follower) piece(stream byte, to int64, over bool) (bool, error) {
-	t, line := f.stream(stream)
+// heard reads what there is of a stream.
+func (f *follower) heard(name byte) (bool, error) {
+	t, _ := f.stream(name)
+	st, err := t.f.Stat()
+	if err != nil {
+		return false, fmt.Errorf("read what the program posts and says: %w", err)
+	}
+	for progress := false; ; progress = true {
+		if more, err := f.piece(name, st.Size(), false); err != nil || !more {
+			return progress, err
+		}
+	}
+}
+
+// piece reads a piece of a stream, up to a place or to what is there. It notes how far it
+// has come before it reports what it has found.
+func (f *follower) piece(name byte, to int64, all bool) (bool, error) {
+	t, line := f.stream(name)
 	from := t.at.pos
-	more, err := t.read(to, over, line)
+	more, err := t.read(to, all, line)
 	if err != nil || t.at.pos == from {
 		return more, err
 	}
-	if err := f.order.note(step{stream, t.at.pos}); err != nil {
+	if err := f.order.note(step{name, t.at.pos}); err != nil {
 		return false, err
 	}
 	return more, f.flush()
@@ -214,6 +235,15 @@ func (f *follower) outLine(line []byte, long int64) bool {
 		f.over = &ending{Result: result, Err: err, Goes: true}
 	}
 	return ok
+}
+
+func (f *follower) postedLine(line []byte, _ int64) bool {
+	if h, ok := f.r.(executor.Hearer); ok {
+		for _, e := range h.Hear(line) {
+			f.add(e)
+		}
+	}
+	return false
 }
 
 func (f *follower) errLine(line []byte, long int64) bool {

@@ -128,7 +128,7 @@ func (w *work) turn(x executor.Executor, filled blueprint.Filled) bool {
 		}
 		if err == nil {
 			w.p, w.reader, w.print = i.p, x.Read(w.job), i.print
-			w.mask = newMask(append([]string{with.Token}, w.c.Blueprint.Secrets...))
+			w.mask = w.masked(x, with.Token)
 			return true
 		}
 		w.log.Warn("a program that waited did not take the run, and another is started", "err", err)

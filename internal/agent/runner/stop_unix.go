@@ -38,10 +38,13 @@ func (h *programs) tended(dir string, rec record, watch procid.Watcher) *program
 }
 
 func (h *programs) program(dir string, rec record) *program {
-	p := &program{h: h, dir: dir, id: rec.ID, kin: h.family(dir, rec), rec: rec, ended: make(chan struct{}), tended: make(chan struct{})}
+	p := &program{h: h, dir: dir, id: rec.ID, kin: h.family(dir, rec), rec: rec, posts: newPosts(dir, h.limits), ended: make(chan struct{}), tended: make(chan struct{})}
 	p.at.begin(rec.Turn)
 	return p
 }
+
+// heard is where the program posts its events.
+func (p *program) heard() *posts { return p.posts }
 
 func (p *program) tend() {
 	defer close(p.tended)
@@ -128,6 +131,11 @@ func (p *program) stop(ctx context.Context, shutdown []byte) error {
 	if len(shutdown) > 0 && p.write(shutdown, p.h.grace) == nil && p.endsWithin(ctx, p.h.grace) {
 		return p.endErr
 	}
+	for late := time.Now().Add(p.h.grace); !hasBegun(p.dir) && time.Now().Before(late) && ctx.Err() == nil; {
+		if p.endsWithin(ctx, time.Millisecond) {
+			break
+		}
+	}
 	p.signal(syscall.SIGCONT) // a stopped program would not handle the other
 	p.signal(syscall.SIGTERM)
 	if p.endsWithin(ctx, p.h.grace) {
@@ -138,6 +146,11 @@ func (p *program) stop(ctx context.Context, shutdown []byte) error {
 		return fmt.Errorf("process %d was killed and does not end; its folder %s stays", p.id.PID, p.dir)
 	}
 	return p.endErr
+}
+
+func hasBegun(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, begunName))
+	return err == nil
 }
 
 func (p *program) endsWithin(ctx context.Context, d time.Duration) bool {
@@ -220,11 +233,12 @@ func (p *program) next(run string, input []byte) error {
 	if err := os.Truncate(filepath.Join(p.dir, orderName), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("begin another turn: %w", err)
 	}
-	t := turn{Run: run, Stdout: p.at.stdout.pos, Stderr: p.at.stderr.pos}
+	t := turn{Run: run, Stdout: p.at.stdout.pos, Stderr: p.at.stderr.pos, Posted: p.at.posted.pos}
 	if err := p.note(t); err != nil {
 		return err
 	}
 	p.at.begin(t)
+	p.posts.set(false)
 	p.given = len(input)
 	return p.feedTurn(late)
 }

@@ -9,11 +9,13 @@ import (
 )
 
 // place is how far the output of a program was read, in lines.
-type place struct{ stdout, stderr mark }
+type place struct{ stdout, stderr, posted mark }
 
 type mark struct{ pos int64 }
 
-func (a *place) begin(t turn) { a.stdout.pos, a.stderr.pos = t.Stdout, t.Stderr }
+func (a *place) begin(t turn) {
+	a.stdout.pos, a.stderr.pos, a.posted.pos = t.Stdout, t.Stderr, t.Posted
+}
 
 // tap reads a growing file line by line.
 type tap struct {
@@ -36,24 +38,12 @@ func openTap(path string, at *mark, limit int64, line int) (*tap, error) {
 
 func (t *tap) close() { t.f.Close() }
 
-// size is how much of the file is there to be read.
-func (t *tap) size() (int64, error) {
-	st, err := t.f.Stat()
-	if err != nil {
-		return 0, fmt.Errorf("read the output of the run: %w", err)
-	}
-	return min(st.Size(), t.limit), nil
-}
-
-// place is how far the file was read, also in a line that has no end yet.
-func (t *tap) place() int64 { return t.at.pos + int64(len(t.buf)) + t.long }
-
 // read reads one piece, up to a place or, with a negative one, up to what is there, and
 // hands over the lines in it, until line reports that it was the last one. A line that
 // is too long comes as its length alone. Where the file ends at the place, or with all
 // set at its end, what is left is a line too. It reports false where there was nothing.
 func (t *tap) read(to int64, all bool, line func(b []byte, long int64) (last bool)) (bool, error) {
-	from := t.place()
+	from := t.at.pos + int64(len(t.buf)) + t.long
 	end := t.limit
 	if to >= 0 {
 		end = min(end, to)

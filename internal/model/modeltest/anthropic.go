@@ -33,7 +33,7 @@ func (e *exchange) wholeMessage() object {
 	for _, c := range e.reply.Calls {
 		content = append(content, object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": json.RawMessage(c.Arguments)})
 	}
-	return object{"id": "msg_1", "type": "message", "role": "assistant", "model": e.model, "content": content,
+	return object{"id": e.id, "type": "message", "role": "assistant", "model": e.model, "content": content,
 		"stop_reason": e.reply.claudeStop(), "stop_sequence": nil, "usage": e.reply.Usage.claude()}
 }
 
@@ -49,7 +49,7 @@ func (e *exchange) streamMessage() {
 		start["output_tokens"] = 1
 	}
 	send("message_start", object{"message": object{
-		"id": "msg_1", "type": "message", "role": "assistant", "model": e.model, "content": list{},
+		"id": e.id, "type": "message", "role": "assistant", "model": e.model, "content": list{},
 		"stop_reason": nil, "stop_sequence": nil, "usage": start,
 	}})
 	index := 0

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -84,6 +85,10 @@ type Server struct {
 	t      testing.TB
 	client *http.Client
 
+	choose func(r Request) Reply // nil for the script
+
+	messages atomic.Int64 // sent so far
+
 	mu       sync.Mutex
 	script   []Reply
 	requests []Request
@@ -91,12 +96,21 @@ type Server struct {
 
 // New starts an endpoint on the loopback interface that answers with the replies, one
 // a request. A request too many fails the test.
-func New(t testing.TB, script ...Reply) *Server {
-	s := newServer(t, script)
+func New(t testing.TB, script ...Reply) *Server { return newServer(t, script).listen() }
+
+// Play starts an endpoint whose replies a function chooses, for conversations that go on
+// beside each other. Several requests may call it at once.
+func Play(t testing.TB, choose func(r Request) Reply) *Server {
+	s := newServer(t, nil)
+	s.choose = choose
+	return s.listen()
+}
+
+func (s *Server) listen() *Server {
 	h := httptest.NewServer(s)
 	s.URL, s.client = h.URL, h.Client()
 	s.ChatURL = s.URL + "/v1"
-	t.Cleanup(func() {
+	s.t.Cleanup(func() {
 		s.client.CloseIdleConnections()
 		h.Close()
 	})
@@ -149,8 +163,13 @@ func (s *Server) Requests() []Request {
 // next records a request and takes the reply to it.
 func (s *Server) next(r Request) (Reply, bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.requests = append(s.requests, r)
+	s.mu.Unlock()
+	if s.choose != nil {
+		return s.choose(r), true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(s.script) == 0 {
 		return Reply{}, false
 	}
@@ -203,7 +222,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := json.Unmarshal(body, &asked); err != nil {
 		s.t.Errorf("the scripted model was sent no JSON: %v", err)
 	}
-	e := &exchange{Server: s, w: w, r: r, reply: reply, model: asked.Model}
+	e := &exchange{Server: s, w: w, r: r, reply: reply, model: asked.Model, id: fmt.Sprintf("msg_%d", s.messages.Add(1))}
 	switch {
 	case chat && asked.Stream:
 		e.streamChat(asked.StreamOptions.IncludeUsage)
@@ -234,6 +253,7 @@ type exchange struct {
 	r     *http.Request
 	reply Reply
 	model string
+	id    string // of the message: one that comes twice is the same message to Claude Code
 }
 
 func (e *exchange) json(v any) {

@@ -7,10 +7,11 @@
 // replaces the program's own, at each run: one that has changed counts at a resume. Versions
 // from before 2.1.325 may not know all of the options.
 //
-// The program keeps its conversations itself. Where the environment that it is given has
-// a key (ANTHROPIC_API_KEY and the like) they are in the session's folder; otherwise they
-// are in the user's own, together with the user's login. It finds a conversation only from
-// the folder that it was begun in, so a session always works in the same one.
+// The program keeps its conversations itself. Where the environment that it is given, or
+// that of the gateway, has a key (ANTHROPIC_API_KEY and the like) they are in the session's
+// folder; otherwise they are in the user's own, together with the user's login. It finds a
+// conversation only from the folder that it was begun in, so a session always works in the
+// same one. One that is gone begins anew, and the message says so.
 //
 // executor_config:
 //
@@ -22,6 +23,7 @@
 package claudecode
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -47,6 +49,9 @@ func New(opts executor.Options) *Executor {
 
 // Name implements executor.Executor.
 func (x *Executor) Name() string { return x.opts.Name }
+
+// Secrets implements executor.Executor.
+func (x *Executor) Secrets() []string { return x.opts.Secrets(login...) }
 
 // settings are executor_config.
 type settings struct {
@@ -147,9 +152,13 @@ func (x *Executor) Plan(job executor.Job) (executor.Plan, error) {
 		return executor.Plan{}, fmt.Errorf("the servers of the run: %w", err)
 	}
 	env := x.environment(job)
+	gone := job.ExecutorSession != "" && x.gone(job.ExecutorSession, env)
+	if gone {
+		message = "(What was said in this session before is lost.)\n\n" + message
+	}
 	return executor.Plan{
 		Command: x.opts.Program.Command,
-		Args:    append(slices.Clone(x.opts.Program.Args), arguments(job, s, env)...),
+		Args:    append(slices.Clone(x.opts.Program.Args), append(arguments(job, s), conversation(job, env, gone)...)...),
 		Env:     env,
 		Dir:     job.WorkDir(),
 		Stdin:   []byte(message),
@@ -157,7 +166,7 @@ func (x *Executor) Plan(job executor.Job) (executor.Plan, error) {
 	}, nil
 }
 
-func arguments(job executor.Job, s settings, env map[string]string) []string {
+func arguments(job executor.Job, s settings) []string {
 	args := []string{
 		"--print", "--output-format", "stream-json", "--verbose",
 		"--strict-mcp-config", "--mcp-config", filepath.Join(job.Folder, serversFile),
@@ -190,10 +199,7 @@ func arguments(job executor.Job, s settings, env map[string]string) []string {
 	if len(job.Agent.Result) > 0 {
 		args = append(args, "--json-schema", string(job.Agent.Result))
 	}
-	if job.ExecutorSession != "" {
-		return append(args, "--resume="+job.ExecutorSession)
-	}
-	return append(args, "--session-id", conversation(job, env))
+	return args
 }
 
 // toolName is a server's name in the names of its tools.
@@ -206,18 +212,41 @@ func toolName(server string) string {
 	}, server)
 }
 
-// conversation chooses the name of a new conversation. One that was begun by an earlier
-// attempt at the run, and not told of, is not taken again: the program would refuse it.
-func conversation(job executor.Job, env map[string]string) string {
+// conversation names the conversation, which goes on unless it is gone. The name of a new
+// one is not that of one that was begun by an earlier attempt at the run and not told of:
+// the program would refuse it.
+func conversation(job executor.Job, env map[string]string, gone bool) []string {
+	switch {
+	case gone:
+		return []string{"--session-id", job.ExecutorSession}
+	case job.ExecutorSession != "":
+		return []string{"--resume=" + job.ExecutorSession}
+	}
 	for n := 0; ; n++ {
 		h := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", job.Session, job.Run, n))
 		h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80 // a UUID of one's own making
 		id := fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16])
-		dir := env[configDir]
-		if found, err := filepath.Glob(filepath.Join(escaped(dir), "projects", "*", id+".jsonl")); dir == "" || err != nil || len(found) == 0 {
-			return id
+		if dir := env[configDir]; dir == "" || !kept(dir, id) {
+			return []string{"--session-id", id}
 		}
 	}
+}
+
+// gone reports whether a conversation is not there any more. The program writes a new one
+// a moment after it has told of it, and may be killed until then.
+func (x *Executor) gone(id string, env map[string]string) bool {
+	dir := env[configDir]
+	if home := cmp.Or(env["HOME"], x.opts.Getenv("HOME")); dir == "" && home != "" {
+		dir = filepath.Join(home, ".claude")
+	}
+	return dir != "" && !kept(dir, id)
+}
+
+// kept reports whether a folder of the program's own files has a conversation. A folder
+// that can't be read may have it.
+func kept(dir, id string) bool {
+	found, err := filepath.Glob(filepath.Join(escaped(dir), "projects", "*", id+".jsonl"))
+	return err != nil || len(found) > 0
 }
 
 // escaped has no character that means something in a pattern.
@@ -228,8 +257,16 @@ func escaped(path string) string {
 // configDir is the variable for the folder of the program's own files.
 const configDir = "CLAUDE_CONFIG_DIR"
 
-// logins are the variables with which the program needs no login of the user's.
-var logins = []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"}
+// baseURL is the variable for the place where the login is good.
+const baseURL = "ANTHROPIC_BASE_URL"
+
+// Variables with which the program needs no login of the user's: keys, and those that say
+// that its model is in a cloud.
+var (
+	keys   = []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"}
+	clouds = []string{"CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"}
+	login  = append(slices.Clone(keys), baseURL)
+)
 
 func (x *Executor) environment(job executor.Job) map[string]string {
 	env := map[string]string{
@@ -241,11 +278,18 @@ func (x *Executor) environment(job executor.Job) map[string]string {
 		"CLAUDE_CODE_TMPDIR": job.Folder, // what it leaves there goes with the run
 	}
 	maps.Copy(env, x.opts.Program.Environment(job))
-	if env[configDir] == "" && slices.ContainsFunc(logins, func(name string) bool { return env[name] != "" }) {
+	given := func(name string) bool { return env[name] != "" }
+	cloud := slices.ContainsFunc(clouds, given)
+	if !cloud {
+		x.opts.Login(env, login...)
+	}
+	if env[configDir] == "" && (cloud || slices.ContainsFunc(keys, given)) {
 		env[configDir] = filepath.Join(job.Dir, ".claude")
 	}
 	return env
 }
 
 // Read implements executor.Executor.
-func (x *Executor) Read(job executor.Job) executor.Reader { return &reader{schema: job.Agent.Result} }
+func (x *Executor) Read(job executor.Job) executor.Reader {
+	return &reader{run: job.Run, schema: job.Agent.Result}
+}

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/agent/executor"
 	"github.com/tine-mcp/tine/internal/agent/executor/executortest"
 	"github.com/tine-mcp/tine/internal/testkit"
@@ -51,6 +53,40 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// A model that does not answer is no failure of the agent, and the error has the mend.
+func TestUnanswered(t *testing.T) {
+	read := func(lines ...string) (events []executor.Event, r executor.Reader) {
+		r = New(executor.Options{}).Read(executortest.Job(t))
+		for _, line := range lines {
+			events = append(events, r.Line([]byte(line))...)
+		}
+		return events, r
+	}
+	for _, tt := range []struct {
+		fault, status, text string
+		want                *api.Error
+	}{
+		{"authentication_failed", "401", "Invalid API key", &api.Error{Kind: api.KindInfrastructure, Message: "Claude Code failed: Invalid API key (status 401); set ANTHROPIC_API_KEY in the environment of the gateway or in env of the blueprint, or log in with claude as the gateway's user"}},
+		{"billing_error", "400", "Credit balance is too low", &api.Error{Kind: api.KindInfrastructure, Message: "Claude Code failed: Credit balance is too low (status 400); add credit to the account of the key, or use another key"}},
+		{"server_error", "529", "API Error: 529 Overloaded.", &api.Error{Kind: api.KindInfrastructure, Retryable: true, Message: `Claude Code failed: API Error: 529 Overloaded.; the conversation is kept; go on with it later: tine runs send run_0123456789ab "Go on"`}},
+		{"invalid_request", "400", "Too large", &api.Error{Kind: api.KindTool, Message: "Claude Code failed: Too large"}},
+	} {
+		events, r := read(`{"type":"assistant","session_id":"s","error":"`+tt.fault+`","message":{"content":[{"type":"text","text":"`+tt.text+`"}]}}`,
+			`{"type":"result","subtype":"success","is_error":true,"api_error_status":`+tt.status+`,"result":"`+tt.text+`"}`)
+		_, err := r.End(executor.Exit{})
+		if !reflect.DeepEqual(err, error(tt.want)) {
+			t.Errorf("%s: %v, want %v", tt.fault, err, tt.want)
+		}
+		for _, e := range events {
+			testkit.Lacks(t, "what the model said", string(e.Data), tt.text)
+		}
+	}
+	events, _ := read(`{"type":"system","subtype":"api_retry","attempt":2,"max_retries":10,"retry_delay_ms":1207.4,"error_status":null,"error":"server_error"}`)
+	if len(events) != 1 || string(events[0].Data) != `{"text":"Claude Code has no answer from the model (server_error) and asks again in 1.2 s: 2 of 10"}` {
+		t.Errorf("of another try it tells %+v", events)
+	}
+}
+
 func TestConfig(t *testing.T) {
 	x := New(executor.Options{})
 	for _, tt := range []struct {
@@ -66,6 +102,35 @@ func TestConfig(t *testing.T) {
 		{"dangerously_skip_permissions", true, "unknown key"},
 	} {
 		testkit.Has(t, fmt.Sprint("the error of ", tt), fmt.Sprint(x.Check(map[string]any{tt.key: tt.value})), tt.want)
+	}
+}
+
+// The login of the gateway's environment is taken as a whole, and only where the run is
+// given none.
+func TestLogin(t *testing.T) {
+	outer := map[string]string{"ANTHROPIC_API_KEY": "key-of-the-gateway", "ANTHROPIC_BASE_URL": "http://proxy", "OTHER": "x"}
+	x := New(executor.Options{Getenv: func(name string) string { return outer[name] }})
+	for _, tt := range []struct {
+		given             map[string]string
+		key, url, folders string
+	}{
+		{nil, "key-of-the-gateway", "http://proxy", "/session/.claude"},
+		{map[string]string{"ANTHROPIC_API_KEY": "mine"}, "mine", "", "/session/.claude"},
+		{map[string]string{"ANTHROPIC_BASE_URL": "http://mine"}, "", "http://mine", ""},
+		{map[string]string{"CLAUDE_CODE_USE_BEDROCK": "1"}, "", "", "/session/.claude"},
+	} {
+		job := executortest.Job(t)
+		job.Env = tt.given
+		plan, err := x.Plan(job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if env := plan.Env; env["ANTHROPIC_API_KEY"] != tt.key || env["ANTHROPIC_BASE_URL"] != tt.url || !strings.HasSuffix(env[configDir], tt.folders) || tt.folders == "" && env[configDir] != "" || env["OTHER"] != "" {
+			t.Errorf("given %v it has %v", tt.given, env)
+		}
+	}
+	if got := x.Secrets(); !slices.Equal(got, []string{"key-of-the-gateway"}) {
+		t.Errorf("its secrets are %q", got)
 	}
 }
 
@@ -106,9 +171,16 @@ func TestPlan(t *testing.T) {
 	if again := plan().Args; again[len(again)-1] == id || again[len(again)-2] != "--session-id" {
 		t.Errorf("the conversation is %q again", again[len(again)-2:])
 	}
+	// One that is told of and not there any more begins anew.
 	job.Resume, job.ExecutorSession = true, "conversation"
-	if args := plan().Args; args[len(args)-1] != "--resume=conversation" {
-		t.Errorf("it is resumed by %q", args)
+	if p := plan(); p.Args[len(p.Args)-2] != "--session-id" || p.Args[len(p.Args)-1] != "conversation" || string(p.Stdin) != "(What was said in this session before is lost.)\n\nWhat is six times seven?" {
+		t.Errorf("without its conversation it is resumed by %q with %q", p.Args, p.Stdin)
+	}
+	if err := os.WriteFile(filepath.Join(begun, "conversation.jsonl"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if p := plan(); p.Args[len(p.Args)-1] != "--resume=conversation" || string(p.Stdin) != "What is six times seven?" {
+		t.Errorf("it is resumed by %q with %q", p.Args, p.Stdin)
 	}
 	job.Parameters = map[string]any{"file": "a.txt"}
 	if got := string(plan().Stdin); got != `{"file":"a.txt"}` {

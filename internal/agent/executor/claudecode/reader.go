@@ -12,7 +12,9 @@ import (
 // reader reads the lines of --output-format stream-json.
 type reader struct {
 	schema json.RawMessage
-	bound  bool // the conversation was told
+	run    string
+	bound  bool   // the conversation was told
+	fault  string // what kept the model from answering; empty where it has answered since
 	result *result
 }
 
@@ -28,6 +30,26 @@ type printed struct {
 	Message struct {
 		Content json.RawMessage `json:"content"`
 	} `json:"message"`
+	Error json.RawMessage `json:"error"`
+}
+
+// unanswered is why the model did not answer a request; empty where it did.
+func (p *printed) unanswered() (why string) {
+	_ = json.Unmarshal(p.Error, &why) // anything else has another meaning
+	return why
+}
+
+// retry is what a line says of a request that is made once more.
+type retry struct {
+	Error   string  `json:"error"`
+	Status  int     `json:"error_status"`
+	Attempt int     `json:"attempt"`
+	Most    int     `json:"max_retries"`
+	Delay   float64 `json:"retry_delay_ms"`
+}
+
+func (r retry) String() string {
+	return fmt.Sprintf("Claude Code has no answer from the model (%s) and asks again in %.1f s: %d of %d", withStatus(r.Error, r.Status), r.Delay/1000, r.Attempt, r.Most)
 }
 
 // block is a part of a message.
@@ -48,6 +70,7 @@ type result struct {
 	IsError    bool            `json:"is_error"`
 	Result     string          `json:"result"`
 	Errors     []string        `json:"errors"`
+	Status     int             `json:"api_error_status"` // of a request that failed
 	Structured json.RawMessage `json:"structured_output"`
 	Cost       float64         `json:"total_cost_usd"` // of the conversation
 	Models     map[string]struct {
@@ -89,12 +112,18 @@ func (r *reader) Line(line []byte) (events []executor.Event) {
 				events = append(events, executor.Stderr(fmt.Sprintf("Claude Code has no connection to the server %q: %s", s.Name, s.Status)))
 			}
 		}
+		if again := (retry{}); p.Subtype == "api_retry" && json.Unmarshal(line, &again) == nil {
+			events = append(events, executor.Stderr(again.String()))
+		}
 	case "assistant":
 		events = r.bind(p.Session)
+		r.fault = p.unanswered()
 		for _, b := range blocks(p.Message.Content) {
 			switch b.Type {
 			case "text":
-				events = append(events, executor.Text(b.Text))
+				if r.fault == "" { // else no word of the model: the result has it
+					events = append(events, executor.Text(b.Text))
+				}
 			case "tool_use":
 				events = append(events, executor.Call(b.ID, b.Name, b.Input))
 			}
@@ -171,11 +200,42 @@ func (r *reader) End(exit executor.Exit) (api.RunResult, error) {
 			why = strings.TrimSpace(r.result.Subtype + " " + why)
 		}
 		why, _ = executor.Shorten(why, 4<<10)
-		return api.RunResult{}, executor.Fault("Claude Code failed: %s", why)
+		return api.RunResult{}, r.unanswered(why)
 	}
 	out := api.RunResult{Text: r.result.Result, Data: r.result.Structured}
 	if string(out.Data) == "null" {
 		out.Data = nil
 	}
+	if len(out.Data) > 0 && json.Valid([]byte(out.Text)) {
+		out.Text = "" // the data again
+	}
 	return executor.Fit(r.schema, out)
+}
+
+// unanswered is the error of a program that has failed, with the mend where the model has
+// not answered: that is no failure of the agent.
+func (r *reader) unanswered(why string) error {
+	e := &api.Error{Kind: api.KindInfrastructure}
+	mend := ""
+	switch r.fault {
+	case "authentication_failed":
+		mend = "set ANTHROPIC_API_KEY in the environment of the gateway or in env of the blueprint, or log in with claude as the gateway's user"
+	case "billing_error":
+		mend = "add credit to the account of the key, or use another key"
+	case "rate_limit", "server_error":
+		e.Retryable = true
+		mend = fmt.Sprintf("the conversation is kept; go on with it later: tine runs send %s \"Go on\"", r.run)
+	default:
+		return executor.Fault("Claude Code failed: %s", why)
+	}
+	e.Message = fmt.Sprintf("Claude Code failed: %s; %s", withStatus(why, r.result.Status), mend)
+	return e
+}
+
+// withStatus adds the HTTP status of the model's answer, where there was one.
+func withStatus(what string, status int) string {
+	if status == 0 || strings.Contains(what, fmt.Sprint(status)) {
+		return what
+	}
+	return fmt.Sprintf("%s (status %d)", what, status)
 }

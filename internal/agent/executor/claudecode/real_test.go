@@ -127,21 +127,17 @@ func TestRealProgram(t *testing.T) {
 
 	requests := model.Requests()
 	for n, r := range requests {
-		var got struct {
-			Tools []struct{ Name string }
-		}
-		r.Decode(t, &got)
-		if len(got.Tools) != 1 || got.Tools[0].Name != "mcp__calc__add" {
-			t.Errorf("request %d offers the tools %v", n, got.Tools)
+		if got := r.Asked().Tools; !slices.Equal(got, []string{"mcp__calc__add"}) {
+			t.Errorf("request %d offers the tools %v", n, got)
 		}
 		if r.Key() != "sk-test" {
 			t.Errorf("request %d came with the key %q", n, r.Key())
 		}
 		testkit.Lacks(t, "a request", string(r.Body), "MEMORY_OF", "SETTINGS_MODEL", "stray")
 	}
-	testkit.Has(t, "the first request", systemOf(t, requests[0]), executortest.System)
-	testkit.Has(t, "the resumed request", systemOf(t, requests[2]), job.Agent.SystemPrompt)
-	testkit.Lacks(t, "the resumed request", systemOf(t, requests[2]), executortest.System)
+	testkit.Has(t, "the first request", requests[0].Asked().System, executortest.System)
+	testkit.Has(t, "the resumed request", requests[2].Asked().System, job.Agent.SystemPrompt)
+	testkit.Lacks(t, "the resumed request", requests[2].Asked().System, executortest.System)
 	testkit.Has(t, "the resumed request", string(requests[2].Body), "What is six times seven?", "It is 3.", "Again?")
 	if text, err := os.ReadFile(log); err == nil {
 		t.Errorf("a program of the user's or the project's ran: %s", text)
@@ -149,13 +145,6 @@ func TestRealProgram(t *testing.T) {
 	if made, _ := os.ReadDir(filepath.Join(home, ".claude", "projects")); len(made) > 0 {
 		t.Error("the conversation is in the user's folder")
 	}
-}
-
-func systemOf(t *testing.T, r modeltest.Request) string {
-	t.Helper()
-	var got struct{ System json.RawMessage }
-	r.Decode(t, &got)
-	return string(got.System)
 }
 
 // The real program fills in the form of a result, and runs those of its own tools that
@@ -180,7 +169,7 @@ func TestRealResultAndTools(t *testing.T) {
 	r := x.Read(job)
 	executortest.Read(r, out.Lines)
 	result, err := r.End(out.Exit)
-	if err != nil || strings.ReplaceAll(string(result.Data), " ", "") != `{"sum":42}` {
+	if err != nil || result.Text != "" || strings.ReplaceAll(string(result.Data), " ", "") != `{"sum":42}` {
 		t.Errorf("the result is %+v, %v\n%s", result, err, out.Exit.Stdout)
 	}
 	if text, err := os.ReadFile(filepath.Join(job.Dir, "made")); string(text) != "42\n" {
@@ -189,11 +178,11 @@ func TestRealResultAndTools(t *testing.T) {
 }
 
 // A request that the model refuses fails the run, and the conversation goes on with the
-// next. One that is not there fails the run.
+// next. One that is not there begins anew.
 func TestRealFailures(t *testing.T) {
 	path := testkit.ClaudeCode(t)
 	t.Setenv("HOME", t.TempDir())
-	model := modeltest.New(t, modeltest.Reply{Status: 401, Type: "authentication_error", Message: "no such thing"}, modeltest.Reply{Text: "Better."})
+	model := modeltest.New(t, modeltest.Reply{Status: 401, Type: "authentication_error", Message: "no such thing"}, modeltest.Reply{Text: "Better."}, modeltest.Reply{Text: "Again."})
 	job := executortest.Job(t)
 	job.Agent.Servers = nil
 	job.Env = map[string]string{"ANTHROPIC_BASE_URL": model.URL, "ANTHROPIC_API_KEY": "sk-test", "CLAUDE_CODE_MAX_RETRIES": "0"}
@@ -213,7 +202,7 @@ func TestRealFailures(t *testing.T) {
 		return conversation, result, err
 	}
 	conversation, _, err := run()
-	if err == nil || !strings.Contains(err.Error(), "no such thing") || conversation == "" {
+	if err == nil || !strings.Contains(err.Error(), "401 no such thing; set ANTHROPIC_API_KEY") || conversation == "" {
 		t.Fatalf("a refused request: %v, in the conversation %q", err, conversation)
 	}
 	job.ExecutorSession = conversation
@@ -223,7 +212,8 @@ func TestRealFailures(t *testing.T) {
 	}
 	testkit.Has(t, "the second request", string(model.Requests()[1].Body), "What is six times seven?", "Try again.")
 	job.ExecutorSession = "6f7d3c1e-3b1a-4a2b-9c1d-00000000000a"
-	if named, _, err := run(); err == nil || !strings.Contains(err.Error(), "No conversation found") || named != "" {
-		t.Errorf("a conversation that is not there: %v, named %q", err, named)
+	if named, result, err := run(); err != nil || result.Text != "Again." || named != job.ExecutorSession {
+		t.Errorf("a conversation that is not there: %+v, %v, named %q", result, err, named)
 	}
+	testkit.Has(t, "what the model is told", string(model.Requests()[2].Body), "What was said in this session before is lost.", "Try again.")
 }

@@ -48,6 +48,12 @@ func New(opts executor.Options) *Executor {
 // Name implements executor.Executor.
 func (x *Executor) Name() string { return x.opts.Name }
 
+// apiKey is the variable with which the program needs no login of the user's.
+const apiKey = "CODEX_API_KEY"
+
+// Secrets implements executor.Executor.
+func (x *Executor) Secrets() []string { return x.opts.Secrets(apiKey) }
+
 // settings are executor_config.
 type settings struct{ model, shell string }
 
@@ -106,7 +112,8 @@ func (x *Executor) Plan(job executor.Job) (executor.Plan, error) {
 		return executor.Plan{}, err
 	}
 	env := x.opts.Program.Environment(job)
-	if env[homeDir] == "" && env["CODEX_API_KEY"] != "" {
+	x.opts.Login(env, apiKey)
+	if env[homeDir] == "" && env[apiKey] != "" {
 		env[homeDir] = filepath.Join(job.Dir, ".codex")
 		if err := os.MkdirAll(env[homeDir], 0o700); err != nil {
 			return executor.Plan{}, fmt.Errorf("make the folder of Codex in the session's: %w", err)

@@ -71,6 +71,10 @@ func TestPlan(t *testing.T) {
 	if plan.Env[homeDir] != filepath.Join(job.Dir, ".codex") {
 		t.Errorf("its folder is %q", plan.Env[homeDir])
 	}
+	x = New(executor.Options{Getenv: func(name string) string { return map[string]string{"CODEX_API_KEY": "key-of-the-gateway"}[name] }})
+	if plan, err := x.Plan(job); err != nil || plan.Env["CODEX_API_KEY"] != "key-of-the-gateway" || !slices.Equal(x.Secrets(), []string{"key-of-the-gateway"}) {
+		t.Errorf("with a key of the gateway it gets %v, %v, and its secrets are %q", plan.Env, err, x.Secrets())
+	}
 	job.Agent.Servers["my server"] = executor.Server{}
 	if _, err := x.Plan(job); err == nil || !strings.Contains(err.Error(), `the server "my server" can't be given`) {
 		t.Errorf("got %v", err)

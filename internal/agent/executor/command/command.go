@@ -46,6 +46,9 @@ func New(opts executor.Options) *Executor {
 // Name implements executor.Executor.
 func (x *Executor) Name() string { return x.opts.Name }
 
+// Secrets implements executor.Executor.
+func (x *Executor) Secrets() []string { return x.opts.Secrets() }
+
 const newest = "2.2"
 
 var schemas = []string{"1.0", "2.0", newest}
@@ -154,7 +157,7 @@ func (x *Executor) Plan(job executor.Job) (executor.Plan, error) {
 		return executor.Plan{}, err
 	}
 	return executor.Plan{
-		Command: p.Command, Args: p.Args, Env: p.Environment(job), Dir: job.WorkDir(), Stdin: input, Persistent: s.persistent,
+		Command: p.Command, Args: p.Args, Env: p.WithAPI(job), Dir: job.WorkDir(), Stdin: input, Persistent: s.persistent,
 	}, nil
 }
 

@@ -38,6 +38,9 @@ func New(opts executor.Options) *Executor {
 // Name implements executor.Executor.
 func (x *Executor) Name() string { return x.opts.Name }
 
+// Secrets implements executor.Executor.
+func (x *Executor) Secrets() []string { return x.opts.Secrets() }
+
 // Check implements executor.Executor.
 func (x *Executor) Check(config map[string]any) error {
 	if x.opts.Program.Command != "" && config["command"] != nil {
@@ -69,7 +72,7 @@ func (x *Executor) Plan(job executor.Job) (executor.Plan, error) {
 		}
 		args = append(args, flags...)
 	}
-	return executor.Plan{Command: p.Command, Args: args, Env: p.Environment(job), Dir: job.WorkDir()}, nil
+	return executor.Plan{Command: p.Command, Args: args, Env: p.WithAPI(job), Dir: job.WorkDir()}, nil
 }
 
 var keys = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)

@@ -19,6 +19,6 @@ answers)
 silent) ;;
 fails) init; echo "no such thing" >&2; exit 3 ;;
 killed) init; kill -KILL $$ ;;
-structured) end '' '{"sum": 3}' ;;
+structured) end '{\"sum\":3}' '{"sum": 3}' ;;
 misfit) end three null ;;
 esac
