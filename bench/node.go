@@ -127,7 +127,7 @@ func (t *trials) nodeProxy(ctx context.Context) (out []reading, err error) {
 		}
 		for _, callers := range t.s.Callers {
 			to := func(who, url string) *side {
-				return &side{&series{name: fmt.Sprintf("%s, %s, %d at once", who, e.era, callers)}, t.called(ctx, e.era, url, callers)}
+				return &side{&series{name: fmt.Sprintf("%s, %s, %d at once", who, e.era, callers)}, t.called(ctx, e.era, url, "", callers)}
 			}
 			c := &contest{
 				shows: showsTail,
@@ -145,10 +145,10 @@ func (t *trials) nodeProxy(ctx context.Context) (out []reading, err error) {
 }
 
 // called makes calls of echo with new connections.
-func (t *trials) called(ctx context.Context, era, url string, callers int) timed {
+func (t *trials) called(ctx context.Context, era, url, bearer string, callers int) timed {
 	var ids atomic.Uint64
 	return func() ([]time.Duration, error) {
-		all, err := t.g.dialer(era, url, toolName, "")(ctx, callers)
+		all, err := t.g.dialer(era, url, toolName, bearer)(ctx, callers)
 		if err != nil {
 			return nil, err
 		}

@@ -70,6 +70,9 @@ const (
 	showsAgainst       // of kernels
 	showsGrowth        // in many execs
 	showsCrowd         // of many kernels
+	showsRate          // of runs
+	showsBegun         // of a run's program
+	showsAgents        // of many agents
 )
 
 type timeRatios struct {
@@ -186,6 +189,9 @@ var heads = map[shows]string{
 	showsExec:    "p50 ms\tp99 ms\tms over bare\tp50/bare\tp50/jupyter\tp99/jupyter",
 	showsAgainst: "p50 ms\tp50/bare\tp50/jupyter",
 	showsGrowth:  "total s\tMB before\tMB after\tprogram grown KB\ttotal/jupyter",
+	showsRate:    "ms each\ta second\tms over bare\tratio",
+	showsBegun:   "p50 ms\tp95 ms\tms over bare\tp50/bare",
+	showsAgents:  "total s\ta second\tanon MB, the most\tKB each, after",
 	showsCrowd:   "total s\tPSS MB each\town MB each\ttotal/jupyter\tPSS/jupyter",
 }
 
@@ -207,6 +213,12 @@ func (r *reading) cells() string {
 		return fmt.Sprintf("%.2f\t%.1f\t%.1f\t%.0f\t", r.Total.Seconds(), mb(r.OwnBefore), mb(r.Own), float64(r.Grown)/1e3) + unlessZero("%.2f", r.Peer.P50)
 	case showsCrowd:
 		return fmt.Sprintf("%.2f\t%.1f\t%.1f\t", r.Total.Seconds(), mb(r.PSS), mb(r.Own)) + unlessZero("%.2f", r.Peer.P50) + "\t" + unlessZero("%.2f", r.Lighter)
+	case showsRate:
+		return fmt.Sprintf("%.2f\t%.0f\t", ms(r.P50), 1/r.P50.Seconds()) + unlessZero("%.2f", ms(r.Over)) + "\t" + unlessZero("%.1f", r.Ratio.P50)
+	case showsBegun:
+		return fmt.Sprintf("%.2f\t%.2f\t", ms(r.P50), ms(r.P95)) + unlessZero("%.2f", ms(r.Over)) + "\t" + unlessZero("%.1f", r.Ratio.P50)
+	case showsAgents:
+		return fmt.Sprintf("%.2f\t%.0f\t", r.Total.Seconds(), float64(r.Sessions)/r.Total.Seconds()) + unlessZero("%.1f", mb(r.Anon)) + "\t" + unlessZero("%.1f", float64(r.Each)/1e3)
 	case showsTail:
 		tail, tailRatio = r.P99, r.Ratio.P99
 	}

@@ -24,7 +24,7 @@ type cell struct {
 
 // run makes one whole measurement. Progress goes to the progress writer.
 func run(ctx context.Context, s settings, progress io.Writer) (rep *report, err error) {
-	rows, sessions := selectRows(allRows(), s.Only), selectTrials(slices.Concat(allTrials(), rolloutTrials(), sandboxTrials(), rlmTrials(), pythonTrials(), openEnvTrials(), nodeTrials()), s.Only)
+	rows, sessions := selectRows(allRows(), s.Only), selectTrials(slices.Concat(allTrials(), rolloutTrials(), sandboxTrials(), rlmTrials(), pythonTrials(), openEnvTrials(), nodeTrials(), agentTrials()), s.Only)
 	if len(rows)+len(sessions) == 0 {
 		return nil, fmt.Errorf("--only %v names no row", s.Only)
 	}
