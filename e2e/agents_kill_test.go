@@ -119,14 +119,18 @@ func TestAgentWaitOverKill(t *testing.T) {
 		}()
 	}
 	c := g.client(t)
-	if err := eventually(func() error {
-		list, err := c.Runs(t.Context(), client.RunQuery{State: []string{api.RunRunning}})
-		if err == nil && len(list.Runs) < len(all) {
-			err = errors.New("they have not begun")
+	var begun *api.RunList
+	if err := eventually(func() (err error) {
+		begun, err = c.Runs(t.Context(), client.RunQuery{})
+		if err == nil && len(begun.Runs) < len(all) {
+			err = errors.New("they have not been accepted")
 		}
 		return err
 	}); err != nil {
 		t.Fatal(err)
+	}
+	for _, run := range begun.Runs { // before that they call their server
+		firstText(t, c, run.ID)
 	}
 	g.kill()
 	if err := g.start(); err != nil {
