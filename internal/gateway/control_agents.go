@@ -41,7 +41,7 @@ func (g *Gateway) startRun(a *ask, in api.NewRun) (api.Run, error) {
 	if err != nil {
 		return api.Run{}, err
 	}
-	return g.startFor(a.ctx(), a.who, a.r, agent.NewRun{NewRun: in, Key: r.Key, Trace: traceOf(a.r.Header)})
+	return g.startFor(a.ctx(), a.who, a.r, agent.NewRun{NewRun: in, Key: r.Key})
 }
 
 type runsQuery struct {

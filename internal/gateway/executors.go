@@ -262,7 +262,7 @@ func (g *Gateway) executorStart(a *ask, in api.ExecutorRun) (made[api.ExecutorRu
 	if err != nil {
 		return made[api.ExecutorRunIs]{}, err
 	}
-	out, err := g.startFor(a.ctx(), a.who, a.r, agent.NewRun{NewRun: run, Key: r.Key, Trace: traceOf(a.r.Header)})
+	out, err := g.startFor(a.ctx(), a.who, a.r, agent.NewRun{NewRun: run, Key: r.Key})
 	return made[api.ExecutorRunIs]{shownRun(out), true}, err
 }
 

@@ -83,11 +83,14 @@ func (g *Gateway) agentFor(ctx context.Context, who identity.Principal, from *ht
 	return a, err
 }
 
-// startFor starts a run for a request.
+// startFor starts a run for a request, which is part of its trace.
 func (g *Gateway) startFor(ctx context.Context, who identity.Principal, from *http.Request, in agent.NewRun) (api.Run, error) {
 	h, err := hintsIn(from, who)
 	if err != nil {
 		return api.Run{}, err
+	}
+	if in.Trace.Traceparent == "" && from != nil {
+		in.Trace = traceOf(from.Header)
 	}
 	if len(h.tags) > 0 {
 		name := in.Agent

@@ -168,14 +168,15 @@ func (w *work) describe(filled blueprint.Filled, token string) error {
 	job, session := w.c.Job, w.c.Job.Session
 	job.Agent.SystemPrompt = filled.SystemPrompt
 	job.Config = filled.Config
-	job.Env = filled.Env
-	if w.r.o.API != nil {
-		job.API = w.r.o.API(token)
-	}
+	job.Env = make(map[string]string, len(filled.Env)+2)
+	maps.Copy(job.Env, filled.Env)
 	for name, value := range map[string]string{"TRACEPARENT": w.c.Trace.Traceparent, "TRACESTATE": w.c.Trace.Tracestate} {
 		if value != "" {
 			job.Env[name] = value
 		}
+	}
+	if w.r.o.API != nil {
+		job.API = w.r.o.API(token)
 	}
 	job.Agent.Servers = make(map[string]executor.Server, len(filled.Servers))
 	for name, s := range filled.Servers {

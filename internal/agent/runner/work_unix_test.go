@@ -97,6 +97,31 @@ func TestTraceOfAProgram(t *testing.T) {
 	}
 }
 
+// A program that waits is given a run of another trace.
+func TestTraceOfAProgramThatWaits(t *testing.T) {
+	q := &lone{}
+	r, err := New(Options{Queue: q, Worlds: q, Me: Description{ID: "here"}, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close(false)
+	prints := make(map[string]bool)
+	for _, trace := range []string{"", "00-1-2-01", "00-1-3-01"} {
+		w := &work{r: r, c: Claim{Run: "run_1", Job: executor.Job{Session: "ses_1"}, Trace: telemetry.Parent{Traceparent: trace}}}
+		filled := blueprint.Filled{Env: map[string]string{"LEVEL": "1"}}
+		if err := w.describe(filled, "token"); err != nil {
+			t.Fatal(err)
+		}
+		if w.job.Env["TRACEPARENT"] != trace || w.job.Env["LEVEL"] != "1" {
+			t.Errorf("the program has %v, want the trace %q", w.job.Env, trace)
+		}
+		prints[fingerprint(w.job, filled)] = true
+	}
+	if len(prints) != 1 {
+		t.Error("a program that waits is not the right one for a run of another trace")
+	}
+}
+
 // A program that writes too much, or what its executor can't read, is ended, and its run
 // fails.
 func TestProgramsThatAreEnded(t *testing.T) {
