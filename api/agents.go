@@ -62,7 +62,7 @@ type NewRun struct {
 	Agent   string `json:"agent,omitempty"`   // of a new session
 	Session string `json:"session,omitempty"` // to resume
 	// Parameters are checked against the agent's schema. Prompt is short for
-	// {"prompt": ...}.
+	// {"prompt": ...}; an empty one is left out, and is given as a parameter.
 	Parameters Parameters `json:"parameters,omitempty"`
 	Prompt     string     `json:"prompt,omitempty"`
 	// ProjectDir is the folder that the executor works in.
@@ -72,6 +72,32 @@ type NewRun struct {
 	Labels  map[string]string `json:"labels,omitempty"`
 	Demands *Demands          `json:"demands,omitempty"` // besides those of the blueprint
 	Mode    string            `json:"mode,omitempty"`    // of a run with a parent
+}
+
+// UnmarshalJSON implements json.Unmarshaler. A prompt that is given is a parameter, also an
+// empty one.
+func (r *NewRun) UnmarshalJSON(data []byte) error {
+	type plain NewRun
+	var given struct {
+		plain
+		Prompt *string `json:"prompt"`
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&given); err != nil {
+		return err
+	}
+	*r = NewRun(given.plain)
+	if given.Prompt == nil {
+		return nil
+	}
+	if r.Prompt = *given.Prompt; r.Prompt == "" && r.Parameters["prompt"] == nil {
+		if r.Parameters == nil {
+			r.Parameters = make(Parameters)
+		}
+		r.Parameters["prompt"] = ""
+	}
+	return nil
 }
 
 // States of runs.
@@ -143,6 +169,9 @@ type Run struct {
 	Result    *RunResult `json:"result,omitempty"`
 	Error     *Error     `json:"error,omitempty"`
 	Usage     *RunUsage  `json:"usage,omitempty"`
+	// Withheld says that parameters, the result, and who or what has ended it are left out:
+	// only its owner and operators read them.
+	Withheld bool `json:"withheld,omitempty"`
 }
 
 // RunResult is what a run has come to.

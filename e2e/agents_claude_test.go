@@ -161,7 +161,7 @@ func (w *claudeWorld) calledBack(t *testing.T, p *trap, helperMayEnd func()) {
 	}
 
 	// What the blueprint says now is what it is resumed with.
-	writeAgents(t, w.gateway, map[string]string{"lead": strings.Replace(w.blueprint(t, "lead"), "edition one", "edition two", 1)})
+	w.writeAgents(t, map[string]string{"lead": strings.Replace(w.blueprint(t, "lead"), "edition one", "edition two", 1)})
 	helperMayEnd()
 	var again *api.Run
 	if err := eventually(func() error {

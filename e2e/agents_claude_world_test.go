@@ -44,7 +44,7 @@ func newClaudeWorld(t *testing.T, servers string, blueprints map[string]string, 
 	for name, text := range blueprints {
 		blueprints[name] = "system_prompt: You are the agent " + name + ", edition one.\n" + text
 	}
-	writeAgents(t, w.gateway, blueprints)
+	w.writeAgents(t, blueprints)
 	return w
 }
 

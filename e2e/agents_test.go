@@ -17,6 +17,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/client"
+	"github.com/tine-mcp/tine/internal/torture"
 )
 
 // noted is the data of what the worker answers.
@@ -212,8 +213,8 @@ func TestAgentStartsAgents(t *testing.T) {
 	closeAgents(t, g)
 }
 
-// TestAgentStop stops an agent whose program does not end by itself, nor does a process
-// that it has started.
+// TestAgentStop stops agents that are asked to end in each way, the last of which is none:
+// a program that ignores SIGTERM, as does a process that it has started.
 func TestAgentStop(t *testing.T) {
 	t.Parallel()
 	g := newAgents(t, "")
@@ -221,16 +222,30 @@ func TestAgentStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := g.client(t)
-	run := startRun(t, c, api.NewRun{Agent: "stubborn", Prompt: "go"})
-	pids := strings.Fields(firstText(t, c, run.ID))
-	if len(pids) != 2 {
-		t.Fatalf("its processes are %v", pids)
+	dir := t.TempDir()
+	// How a persistent program is asked to end before it does.
+	asked := map[string][]string{"shutdown": {"shutdown"}, "TERM": {"shutdown", "TERM"}}
+	if torture.Or(false, true) { // it takes ten seconds
+		asked["KILL"] = asked["TERM"]
 	}
-	if _, err := c.StopRun(t.Context(), run.ID); err != nil {
-		t.Fatal(err)
+	runs := []*api.Run{startRun(t, c, api.NewRun{Agent: "stubborn", Prompt: "go"})}
+	for end := range asked {
+		runs = append(runs, startRun(t, c, api.NewRun{Agent: "asked", Parameters: api.Parameters{"end": end}, ProjectDir: dir}))
 	}
-	ended(t, c, run.ID, api.RunStopped)
-	endedOnce(t, c, run.ID, api.RunPending, api.RunClaimed, api.RunRunning, api.RunStopping, api.RunStopped)
+	var pids []string
+	for _, run := range runs {
+		pids = append(pids, strings.Fields(firstText(t, c, run.ID))...)
+		if _, err := c.StopRun(t.Context(), run.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(pids) != len(runs)+1 {
+		t.Fatalf("their processes are %v", pids)
+	}
+	for _, run := range runs {
+		ended(t, c, run.ID, api.RunStopped)
+		endedOnce(t, c, run.ID, api.RunPending, api.RunClaimed, api.RunRunning, api.RunStopping, api.RunStopped)
+	}
 	for _, text := range pids {
 		pid, err := strconv.Atoi(text)
 		if err != nil {
@@ -240,7 +255,13 @@ func TestAgentStop(t *testing.T) {
 			t.Errorf("process %d is left", pid)
 		}
 	}
-	if again, err := c.StopRun(t.Context(), run.ID); err != nil || again.State != api.RunStopped {
+	for end, want := range asked {
+		got, err := os.ReadFile(filepath.Join(dir, "asked-"+end))
+		if err != nil || !slices.Equal(strings.Fields(string(got)), want) {
+			t.Errorf("the program that ends by %s was asked by %q, %v, want %q", end, got, err, want)
+		}
+	}
+	if again, err := c.StopRun(t.Context(), runs[0].ID); err != nil || again.State != api.RunStopped {
 		t.Errorf("stopped twice: %+v, %v", again, err)
 	}
 	closeAgents(t, g)
@@ -300,14 +321,7 @@ func TestAgentsReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := g.client(t)
-	for name, executor := range map[string]string{"say": "mine", "later": "other"} {
-		if err := os.MkdirAll(filepath.Join(g.dir, "agents", name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(g.dir, "agents", name, "agent.yaml"), []byte("executor: "+executor+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	g.writeAgents(t, map[string]string{"say": "executor: mine\n", "later": "executor: other\n"})
 	reload := func(places int, executors string) {
 		t.Helper()
 		g.writeConfig(t, agentsConfig(t, fmt.Sprintf("  concurrency: %d\n", places))+executors)

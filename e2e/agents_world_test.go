@@ -25,7 +25,7 @@ func agentsConfig(t testing.TB, more string) string {
 	}
 	var b strings.Builder
 	b.WriteString("servers:\n  mem: {builtin: memory}\n  orchestrator: {builtin: orchestrator}\nagents:\n" + more + "  executors:\n")
-	for _, name := range []string{"worker", "failing", "boss", "lead", "stubborn", "patient"} {
+	for _, name := range []string{"worker", "failing", "boss", "lead", "stubborn", "asked", "patient"} {
 		fmt.Fprintf(&b, "    %s: {type: command, command: python3, args: [-B, %q]}\n", name, filepath.Join(dir, name+".py"))
 	}
 	return b.String()
@@ -51,6 +51,7 @@ parameters:
 `,
 	"lead":     "executor: lead\nmcp_servers: {orchestrator: {}}\nagents: [patient]\n",
 	"stubborn": "executor: stubborn\n",
+	"asked":    "parameters: {type: object, properties: {end: {type: string}}}\nexecutor: asked\nexecutor_config: {persistent: true}\n",
 	"patient": `executor: patient
 mcp_servers: {mem: {}}
 parameters:
@@ -64,14 +65,14 @@ parameters:
 func newAgents(t testing.TB, more string) *gateway {
 	t.Helper()
 	g := newGateway(t, agentsConfig(t, more))
-	writeAgents(t, g, agentBlueprints)
+	g.writeAgents(t, agentBlueprints)
 	return g
 }
 
-// writeAgents writes blueprints by their names.
-func writeAgents(t testing.TB, g *gateway, blueprints map[string]string) {
+// writeAgents writes blueprints beside the config, by the names of their agents.
+func (g *gateway) writeAgents(t testing.TB, all map[string]string) {
 	t.Helper()
-	for name, text := range blueprints {
+	for name, text := range all {
 		path := filepath.Join(g.dir, "agents", name, "agent.yaml")
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -187,13 +188,18 @@ func resultOf[T any](t testing.TB, r *api.Run) (data T) {
 func closeAgents(t testing.TB, g *gateway) {
 	t.Helper()
 	c := g.client(t)
-	list, err := c.AgentSessions(t.Context(), client.AgentSessionQuery{Limit: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range list.Sessions {
-		if err := c.CloseAgentSession(t.Context(), s.ID); err != nil {
-			t.Error(err)
+	for q := (client.AgentSessionQuery{Limit: 100}); ; {
+		list, err := c.AgentSessions(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range list.Sessions {
+			if err := c.CloseAgentSession(t.Context(), s.ID); err != nil {
+				t.Error(err)
+			}
+		}
+		if q.After = list.Next; q.After == "" {
+			break
 		}
 	}
 	if err := closeAll(t.Context(), c); err != nil {

@@ -212,7 +212,7 @@ func leftovers(ctx context.Context, g *gateway, c *client.Client) error {
 	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err == nil && strings.Contains(string(mounts), " "+g.state()+"/") {
 		errs = append(errs, errors.New("a mount below the state folder is left"))
 	}
-	for _, dir := range []string{"sessions", "snapshots", "instances", "layers"} {
+	for _, dir := range []string{"sessions", "snapshots", "instances", "layers", "agents/runs", "agents/sessions"} {
 		root := filepath.Join(g.state(), dir)
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			switch {

@@ -32,7 +32,8 @@ func newAgentCmd(c *cli) *cobra.Command {
 the commands read the folders that agents.dir of the config names, by default the
 folder agents beside it. The config is found as by "tine config".
 
-put and delete are about the blueprints that a gateway keeps in its state folder.`,
+put and delete are about the blueprints that a gateway keeps in its state folder. While
+it runs, list and show have them, too.`,
 		Example: `  tine agent new reviewer
   tine agent check
   tine agent list
@@ -59,12 +60,32 @@ func (c *cli) agentFiles(flag string) (*agentFiles, error) {
 	if err != nil {
 		return nil, err
 	}
+	return agentFilesOf(conf), nil
+}
+
+func agentFilesOf(conf *config.Config) *agentFiles {
 	f := &agentFiles{conf: conf, folders: blueprint.Folders(conf.AgentDirs())}
 	for i, dir := range f.folders {
 		f.folders[i] = shorter(dir)
 	}
 	f.store = blueprint.NewStore(func() blueprint.Folders { return f.folders }, nil)
-	return f, nil
+	return f
+}
+
+// withGateway has a gateway say something, where one is named or has been started; asked is
+// false where there is none.
+func withGateway[T any](ctx context.Context, c *cli, do func(context.Context, *gateway) (T, error)) (out T, asked bool, err error) {
+	if file, err := c.runningGateway(); err == nil && file == nil && c.flags.url == "" && c.getenv("TINE_URL") == "" {
+		return out, false, nil
+	}
+	g, err := c.connect()
+	if err != nil {
+		return out, true, err
+	}
+	ctx, stop := context.WithTimeout(ctx, answerTime)
+	defer stop()
+	out, err = do(ctx, g)
+	return out, true, err
 }
 
 // shorter is a path below the current folder as people write it.

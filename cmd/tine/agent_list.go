@@ -1,13 +1,19 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/agent/blueprint"
 	"github.com/tine-mcp/tine/internal/config"
 )
 
@@ -16,8 +22,9 @@ func newAgentListCmd(c *cli, flag *string) *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the agents",
-		Long: `Lists the agents of the folders, with what they are for. One that can't be started is
-in the list with the number of its mistakes; "tine agent check" names them.`,
+		Long: `Lists the agents of the folders, and those that a running gateway keeps, with what they
+are for. One that can't be started is in the list with the number of its mistakes;
+"tine agent check" names them.`,
 		Example: `  tine agent list
   tine agent list --json | jq -r '.agents[] | select(.problems) | .name'`,
 		Args: noArgs,
@@ -32,7 +39,7 @@ in the list with the number of its mistakes; "tine agent check" names them.`,
 			}
 			known := f.known(c, all)
 			list := api.AgentList{Agents: []api.Agent{}}
-			t := &table{columns: []column{{name: "NAME", rule: whole}, {name: "EXECUTOR"}, {name: "STATE", rule: filled}, {name: "DESCRIPTION"}}}
+			t := &table{columns: []column{{name: "NAME", rule: whole}, {name: "FROM"}, {name: "EXECUTOR"}, {name: "STATE", rule: filled}, {name: "DESCRIPTION"}}}
 			for _, l := range all {
 				a := l.API()
 				e, _ := f.conf.Agents.ExecutorNamed(l.Executor)
@@ -46,12 +53,29 @@ in the list with the number of its mistakes; "tine agent check" names them.`,
 				for _, p := range problems(err) {
 					a.Problems = append(a.Problems, config.Problem(p).String())
 				}
+				list.Agents = append(list.Agents, a)
+			}
+			kept, _, err := withGateway(cmd.Context(), c, func(ctx context.Context, g *gateway) (*api.AgentList, error) { return g.Agents(ctx) })
+			if err != nil {
+				fmt.Fprintf(c.stderr, "warning: agents that the gateway keeps are not in the list: %v\n", err)
+			} else if kept != nil {
+				for _, a := range kept.Agents {
+					if a.Source == "" {
+						list.Agents = append(list.Agents, a)
+					}
+				}
+			}
+			slices.SortStableFunc(list.Agents, func(a, b api.Agent) int { return cmp.Compare(a.Name, b.Name) })
+			for _, a := range list.Agents {
 				state := cell{}
 				if n := len(a.Problems); n > 0 {
 					state = cell{count(n, "mistake"), red}
 				}
-				list.Agents = append(list.Agents, a)
-				t.add(plain(a.Name), plain(a.Executor), state, plain(firstLine(a.Description)))
+				from := "gateway"
+				if a.Source != "" {
+					from = "file"
+				}
+				t.add(plain(a.Name), plain(from), plain(a.Executor), state, plain(firstLine(a.Description)))
 			}
 			return c.list(list, t, fmt.Sprintf("no agents in %s; make one with: tine agent new NAME", f.where()))
 		},
@@ -74,6 +98,12 @@ Secrets are masked.`,
 				return err
 			}
 			b, err := f.chosen(cmd.Context(), args[0])
+			if errors.Is(err, blueprint.ErrUnknown) {
+				document, asked, keptErr := withGateway(cmd.Context(), c, func(ctx context.Context, g *gateway) (json.RawMessage, error) { return g.Blueprint(ctx, args[0]) })
+				if asked && keptErr == nil {
+					b, err = blueprint.Parse(args[0], document)
+				}
+			}
 			if err != nil {
 				return f.agentError(err)
 			}
@@ -85,7 +115,7 @@ Secrets are masked.`,
 			if err != nil {
 				return fmt.Errorf("write the blueprint as YAML: %w", err)
 			}
-			fmt.Fprintf(c.stdout, "# %s\n%s", visible(shorter(b.Source), c.outTerminal), visibleLines(string(text), c.outTerminal))
+			fmt.Fprintf(c.stdout, "# %s\n%s", visible(shorter(cmp.Or(b.Source, "kept by the gateway")), c.outTerminal), visibleLines(string(text), c.outTerminal))
 			return nil
 		},
 		ValidArgsFunction: c.completeAgent(flag),

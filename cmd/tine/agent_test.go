@@ -123,11 +123,14 @@ func TestAgentPut(t *testing.T) {
 	write(t, "a.json", "{\n  \"description\": \"<x>\"\n}\n")
 	write(t, "a.yaml", "# as in a file\ndescription: X\nlimits: {runs: 3}\n")
 	write(t, "wrong.yaml", "description: X\nlimits: {runs: 0}\n")
+	write(t, "agents/mine.yaml", "description: Mine\n")
 	sent := map[string]string{}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := filepath.Base(r.URL.Path)
 		body, _ := io.ReadAll(r.Body)
 		switch {
+		case name == "blueprint":
+			fmt.Fprint(w, `{"description": "Kept", "env": {"API_KEY": "key-of-the-agent"}}`)
 		case r.Method == "GET":
 			fmt.Fprint(w, `{"agents":[{"name":"alone","description":"Kept","executor":"x"},{"name":"also","executor":"x","problems":["p"]},{"name":"afile","source":"f","executor":"x"}]}`)
 		case r.Method == "PUT" && name == "lacking":
@@ -163,12 +166,14 @@ func TestAgentPut(t *testing.T) {
 		{"delete x y", "", "x: deleted\ny: deleted\n", "", 0},
 		{"delete x afile", "", "x: deleted\n", "the agent is a file", 2},
 		{"delete x --json", "", `"deleted": [`, "", 0},
+		{"list", "", "alone  gateway  x                       Kept\nalso   gateway  x            1 mistake\nmine   file     claude-code             Mine\n", "", 0},
+		{"show alone", "", "# kept by the gateway\nname: alone\n", "", 0},
 	} {
 		tc := newTestCLI(t, append([]string{"agent"}, strings.Fields(tt.args)...)...)
 		tc.env["TINE_URL"] = s.URL
 		tc.cli.stdin = strings.NewReader(tt.stdin)
 		code := tc.cli.run(t.Context())
-		if out, err := tc.out.String(), tc.err.String(); code != tt.code || !strings.Contains(out, tt.out) || !strings.Contains(err, tt.err) || tt.out == "" && out != "" {
+		if out, err := tc.out.String(), tc.err.String(); code != tt.code || !strings.Contains(out, tt.out) || !strings.Contains(err, tt.err) || tt.out == "" && out != "" || strings.Contains(out, "key-of-the-agent") {
 			t.Errorf("%s: exit %d, %q, %q", tt.args, code, out, err)
 		}
 	}

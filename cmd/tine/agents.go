@@ -54,7 +54,7 @@ func executorOf(e config.Executor) executor.Executor {
 
 func bounds(of config.Agents) agent.Bounds {
 	return agent.Bounds{
-		Limits: blueprint.Limits{Depth: of.Depth, Children: of.Children, Runs: of.Runs},
+		Limits: blueprint.Limits{Depth: of.Depth, Children: of.Children, Runs: of.Runs, Time: of.Time},
 		Match:  of.Match, Lease: of.Lease, Idle: of.Idle, Keep: of.Keep,
 	}
 }
@@ -105,7 +105,7 @@ func newAgents(ctx context.Context, p *service, id string) (_ *agents, err error
 			})
 		}
 	}
-	a := &agents{store: p.store, sessions: p.store, log: p.o.Log, wake: make(chan struct{}, 1), worlds: &worlds{base: p.url, ready: make(chan struct{})}}
+	a := &agents{store: p.store, sessions: p.store, log: p.o.Log, wake: make(chan struct{}, 1), worlds: &worlds{base: p.local, ready: make(chan struct{})}}
 	a.book = agent.NewBook(agent.BookOptions{
 		Store: blueprint.NewStore(func() blueprint.Folders { return blueprint.Folders(current().AgentDirs()) }, agent.Documents(p.store)),
 		Hooks: hooks, Agents: func() config.Agents { return current().Agents }, Getenv: os.LookupEnv,
@@ -124,13 +124,14 @@ func newAgents(ctx context.Context, p *service, id string) (_ *agents, err error
 	a.service, err = agent.Open(ctx, agent.Options{
 		Store: p.store, Blueprints: a.book, Worlds: a,
 		Bounds: bounds(of),
-		Secret: secret, Told: func([]store.Event) { p.hub.Wrote() }, Log: p.o.Log,
+		Secret: secret, Told: func([]store.Event) { p.hub.Wrote() }, Tracing: p.tracing, Log: p.o.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	a.runner, err = runner.New(runner.Options{
 		Queue: a.service, Worlds: a.worlds, Offer: offer(of), Me: runner.Description{ID: id},
+		API: func(token string) string { return front.ExecutorURL(p.local, token) },
 		Dir: dir, Environ: os.Environ(), Log: p.o.Log,
 	})
 	if err != nil {

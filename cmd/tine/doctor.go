@@ -108,7 +108,7 @@ func (c *cli) doctor(ctx context.Context, configFlag string) error {
 	if around.bare {
 		helping = gather(helping)
 	}
-	r.Checks = slices.Concat(onMachine, gateway, checks, []driver.Finding{around.check()}, c.checkWorkspace(servers), helping, away,
+	r.Checks = slices.Concat(onMachine, gateway, checks, []driver.Finding{around.check()}, c.checkWorkspace(servers), c.lookAtAgents(ctx, conf), helping, away,
 		[]driver.Finding{sandbox.Summary(walls, sandbox.Servers(servers), r.Drivers)})
 	for _, ch := range r.Checks {
 		r.OK = r.OK && ch.Status != driver.FoundBroken

@@ -123,6 +123,32 @@ func TestDoctorConfig(t *testing.T) {
 	}
 }
 
+func TestDoctorAgents(t *testing.T) {
+	for _, tt := range []struct {
+		programs   map[string]string
+		agents     map[string]string
+		want, says string
+	}{
+		{nil, nil, "", ""},
+		{map[string]string{"claude": "true"}, map[string]string{"a": "description: A\n"}, driver.FoundOK, "1 blueprint; executors run claude"},
+		{nil, map[string]string{"a": "description: A\n"}, driver.FoundMissing, "not found: claude, of the executor claude-code"},
+		{map[string]string{"claude": "true"}, map[string]string{"a": "descripton: A\n", "b": "description: B\n"}, driver.FoundWarn, "2 blueprints; executors run claude, 1 with mistakes"},
+		{nil, map[string]string{"a": "executor: command\nexecutor_config: {command: sh}\n"}, driver.FoundOK, "1 blueprint"},
+	} {
+		fakePath(t, tt.programs)
+		tc := newTestCLI(t)
+		freeConfig(t, tc, "  a: {builtin: time}\n")
+		tc.env["PATH"] = os.Getenv("PATH")
+		for name, text := range tt.agents {
+			write(t, filepath.Join(filepath.Dir(tc.env["TINE_CONFIG"]), "agents", name+".yaml"), text)
+		}
+		got, code := doctor(t, tc)
+		if ch := got["agents"]; ch.Status != tt.want || ch.Detail != tt.says && !strings.HasSuffix(ch.Detail, tt.says) || code != 0 {
+			t.Errorf("%v with %v: exit %d, %+v", tt.agents, tt.programs, code, ch)
+		}
+	}
+}
+
 func TestDoctorState(t *testing.T) {
 	fakePath(t, nil)
 	tc := newTestCLI(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
 
@@ -24,6 +25,8 @@ type runOptions struct {
 	key     string
 	follow  bool
 	wait    bool
+	// prompted says that a prompt is given, which may be empty.
+	prompted bool
 }
 
 func (o *runOptions) add(cmd *cobra.Command) {
@@ -56,11 +59,12 @@ waited for.
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 2 {
-				if o.prompt != "" {
+				if cmd.Flags().Changed("prompt") {
 					return usagef("the prompt is given twice: as an argument, and with --prompt")
 				}
 				o.prompt = args[1]
 			}
+			o.prompted = len(args) == 2 || cmd.Flags().Changed("prompt")
 			return c.startRun(cmd.Context(), api.NewRun{Agent: args[0]}, o)
 		},
 		ValidArgsFunction: c.completeServedAgents,
@@ -97,6 +101,10 @@ func (c *cli) startRun(ctx context.Context, in api.NewRun, o runOptions) (err er
 	}
 	if in.Parameters, err = c.runParameters(ctx, g, in, o.params); err != nil {
 		return err
+	}
+	if o.prompted && o.prompt == "" && in.Parameters["prompt"] == nil {
+		in.Parameters = maps.Collect(maps.All(in.Parameters))
+		in.Parameters["prompt"] = ""
 	}
 	var once []client.CreateOption
 	if o.key != "" {
@@ -232,11 +240,13 @@ func (c *cli) runResult(run *api.Run) error {
 		}
 	case run.State == api.RunCompleted && run.Result != nil:
 		c.printRunResult(run.Result)
+	case run.State == api.RunCompleted && run.Withheld:
+		c.say("run %s is completed; its owner and operators read its result", run.ID)
 	case run.State == api.RunCompleted:
 		c.say("run %s is completed and has no result", run.ID)
 	case run.State == api.RunStopped:
 		by := ""
-		if run.StoppedBy != "" { // who may not read the run is not told
+		if run.StoppedBy != "" { // it may be withheld
 			by = " by " + run.StoppedBy
 		}
 		c.say("run %s was stopped%s", run.ID, by)

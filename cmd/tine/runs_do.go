@@ -138,6 +138,7 @@ now holds: servers that are new in it join the session.`,
 		Args:              oneRun,
 		ValidArgsFunction: c.completeRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			o.prompted = cmd.Flags().Changed("prompt")
 			return c.resumeRun(cmd.Context(), args[0], o)
 		},
 	}
@@ -160,7 +161,7 @@ func newRunSendCmd(c *cli) *cobra.Command {
 		},
 		ValidArgsFunction: c.completeRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.prompt = args[1]
+			o.prompt, o.prompted = args[1], true
 			return c.resumeRun(cmd.Context(), args[0], o)
 		},
 	}

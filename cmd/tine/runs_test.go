@@ -164,6 +164,15 @@ func TestStoppedRun(t *testing.T) {
 	}
 }
 
+// TestWithheldRun waits for a run whose result the caller does not read.
+func TestWithheldRun(t *testing.T) {
+	url := (&fakeRuns{states: map[string][]api.Run{"run_000000000001": {{State: api.RunCompleted, Withheld: true}}}}).start(t)
+	out, stderr, code := run(t, url, "runs", "show", "--wait", "000000000001")
+	if want := "run run_000000000001 is completed; its owner and operators read its result\n"; code != 0 || out != "" || stderr != want {
+		t.Errorf("exit %d, %q and %q, want %q", code, out, stderr, want)
+	}
+}
+
 // TestRunSaysItsID waits for a run and follows one. The result alone is on standard output.
 func TestRunSaysItsID(t *testing.T) {
 	f := &fakeRuns{states: map[string][]api.Run{"run_000000000001": {completedWith("hello")}}, events: []api.Event{{Type: api.EventRunState, State: api.RunCompleted}}}

@@ -81,6 +81,7 @@ type service struct {
 	server   *http.Server
 	token    string // of this machine's operator
 	url      string
+	local    string // without TLS, for programs on this machine
 
 	notReloaded atomic.Pointer[api.NotReloaded]
 
@@ -147,6 +148,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	p.token = identity.NewToken()
 	var coordinator *agent.Service
 	var book *agent.Book
+	var executors front.Executors
 	if o.Listen { // executors reach the gateway over HTTP
 		a, err := newAgents(ctx, p, id)
 		if err != nil {
@@ -155,11 +157,11 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 		p.mu.Lock()
 		p.agents = a
 		p.mu.Unlock()
-		coordinator, book = a.service, a.book
+		coordinator, book, executors = a.service, a.book, a.runner
 	}
 	gateway, err := front.New(ctx, p.cfg, front.Options{
 		Registry: p.registry, Clients: p.store, Creations: p.store, Tokens: p.store, Operator: p.token, Version: o.Version,
-		ID: id, StateDir: o.State, Reload: p.reload, NotReloaded: p.notReloaded.Load, Orchestrate: o.Orchestrate, Control: control, Agents: coordinator, Book: book, Wallet: p.wallet, Journal: p.journal, Feed: p.store, Hub: &p.hub, Metrics: p.metrics,
+		ID: id, StateDir: o.State, Reload: p.reload, NotReloaded: p.notReloaded.Load, Orchestrate: o.Orchestrate, Control: control, Agents: coordinator, Book: book, Executors: executors, Wallet: p.wallet, Journal: p.journal, Feed: p.store, Hub: &p.hub, Metrics: p.metrics,
 		Tracing: p.tracing, Redact: o.Redact, Log: o.Log,
 	})
 	if err != nil {
@@ -275,6 +277,7 @@ func (p *service) listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen: %w; choose another address with --listen or the config's listen", err)
 	}
+	p.local = "http://" + reachable(l.Addr())
 	p.url = scheme(p.cfg) + reachable(l.Addr())
 	most, warning := connections(p.cfg.Limits.Connections, openFiles())
 	if warning != "" {
@@ -336,20 +339,18 @@ func (p *service) Run(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read the certificate: %w; mend tls.cert and tls.key", err)
 		}
-		p.server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+		p.server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
 		file.Cert = fingerprint(pair.Certificate[0])
 	}
 	if err := writeGatewayFile(p.o.State, file); err != nil {
 		return err
 	}
 	served := make(chan error, 1)
-	go func() {
-		if p.cfg.TLS.Cert != "" {
-			served <- p.server.ServeTLS(p.listener, "", "")
-			return
-		}
-		served <- p.server.Serve(p.listener)
-	}()
+	var l net.Listener = p.listener
+	if p.server.TLSConfig != nil {
+		l = p.listener.Secured(p.server.TLSConfig)
+	}
+	go func() { served <- p.server.Serve(l) }()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var wg sync.WaitGroup

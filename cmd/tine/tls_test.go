@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/client"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/telemetry"
@@ -77,6 +79,48 @@ func TestLocalOverTLS(t *testing.T) {
 	file.Cert = strings.Repeat("0", 64)
 	if err := ask(file); err == nil || !strings.Contains(err.Error(), "is not the gateway of this state folder") {
 		t.Errorf("with another certificate: %v", err)
+	}
+}
+
+// An agent reaches a gateway with TLS, whose certificate names another host.
+func TestAgentBehindTLS(t *testing.T) {
+	const program = `import json, os, sys, urllib.request
+job = json.load(sys.stdin)
+urllib.request.urlopen(os.environ["AGENT_ORCHESTRATOR_API_URL"] + "/sessions").read()
+server = job["agent_blueprint"]["mcp_servers"]["clock"]
+call = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).encode()
+headers = {**server["headers"], "Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+with urllib.request.urlopen(urllib.request.Request(server["url"], call, headers)) as answer:
+    print("found", len(json.load(answer)["result"]["tools"]))
+`
+	dir := t.TempDir()
+	cert, key := certificate(t)
+	write(t, filepath.Join(dir, "worker.py"), program)
+	write(t, filepath.Join(dir, "agents", "worker.yaml"), "executor: worker\nmcp_servers: {clock: {}}\n")
+	path := write(t, filepath.Join(dir, "tine.yaml"), fmt.Sprintf(`listen: 127.0.0.1:0
+tls: {cert: %q, key: %q}
+servers: {clock: {builtin: time}}
+agents: {executors: {worker: {command: python3, args: [%q]}}}
+`, cert, key, filepath.Join(dir, "worker.py")))
+	cfg, err := config.Load(path, (&cli{lookupEnv: os.LookupEnv}).configOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := t.TempDir()
+	runService(t, cfg, state)
+	file := gatewayOf(t, state)
+	tr := file.transport()
+	defer tr.CloseIdleConnections()
+	c, err := client.New(client.Options{URL: file.URL, Token: file.Token, HTTPClient: &http.Client{Transport: tr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := c.StartRun(t.Context(), api.NewRun{Agent: "worker", Prompt: "go"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run, err = c.Run(t.Context(), run.ID, time.Minute); err != nil || run.Result == nil || run.Result.Text != "found 2" {
+		t.Errorf("it came to %+v, %v", run, err)
 	}
 }
 

@@ -43,6 +43,7 @@ func (b *Book) startHooks(ctx context.Context, p blueprint.Blueprint, in Input, 
 			}
 			return nil, &api.Error{Kind: api.KindInfrastructure, Message: which + " failed, so the run is refused: " + err.Error() + ". The gateway's log has what it wrote; on_error: continue has a run go on"}
 		case answer.Refused:
+			b.o.Log.Info("a hook of an agent refused a run", "hook", which, "run", in.Run, "session", in.Session, "reason", secret.Masked(answer.Reason))
 			return nil, refused(http.StatusForbidden, false, which+" refuses the run: "+secret.Masked(answer.Reason))
 		}
 		input = changed

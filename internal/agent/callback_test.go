@@ -114,6 +114,25 @@ func TestCallbacksAreJoined(t *testing.T) {
 	})
 }
 
+func TestCallbackOfAStoppedRun(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		boss := r.agent(ada, "boss")
+		c := r.running(boss)
+		worker := r.child(boss)
+		half := r.running(worker)
+		if _, err := r.Stop(t.Context(), ada, StopRun{Run: worker.ID}); err != nil {
+			t.Fatal(err)
+		}
+		r.report(half, done("half of it"))
+		r.report(c, done(""))
+		synctest.Wait()
+		want := fmt.Sprintf("<agent-callback session=\"%s\" status=\"failed\">\nThe run was stopped by ada, and has this result all the same:\nhalf of it\n</agent-callback>", worker.Session)
+		if got := prompt(r.last(boss.Session)); got != want {
+			t.Errorf("prompt %s\nwant   %s", got, want)
+		}
+	})
+}
+
 func TestCallbackRedelivery(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		boss := r.agent(ada, "boss")

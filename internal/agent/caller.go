@@ -101,8 +101,31 @@ func (s *Service) mayAct(ctx context.Context, who identity.Principal, l look) er
 	return access.Need(who, api.RoleOperator)
 }
 
+// Self is the run of the agent that asks, which has not ended.
+func (s *Service) Self(ctx context.Context, who identity.Principal) (api.Run, error) {
+	r, err := s.self(ctx, who)
+	switch {
+	case err != nil:
+		return api.Run{}, err
+	case r == nil:
+		return api.Run{}, refused(http.StatusForbidden, false, "this is for the program of a run, with the run's own token")
+	case r.ended():
+		return api.Run{}, refused(http.StatusConflict, false, "run "+r.ID+" has ended: it is "+r.State)
+	}
+	return r.api(), nil
+}
+
 // caller is the run that a caller is, which must be under way; nil for one that is none.
 func (s *Service) caller(ctx context.Context, who identity.Principal) (*run, error) {
+	r, err := s.self(ctx, who)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	return r, active(r)
+}
+
+// self is the run that a caller is; nil for one that is none.
+func (s *Service) self(ctx context.Context, who identity.Principal) (*run, error) {
 	if who.Run == "" {
 		if who.Session != "" {
 			return nil, refused(http.StatusForbidden, false, "this token is for one session, and starts no agents; use one of yours, or a run's")
@@ -126,7 +149,7 @@ func (s *Service) caller(ctx context.Context, who identity.Principal) (*run, err
 			r = readRun(live[0])
 		}
 	}
-	return r, active(r)
+	return r, nil
 }
 
 // active refuses a run that may not start others any more.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
 // A change is one transaction, and what it changes in memory once it is written.
@@ -130,6 +131,7 @@ type live struct {
 	demands  api.Demands
 	project  string
 	executor string
+	trace    telemetry.Parent
 	waits    string // the run that waits for it; empty for none
 	stopping bool
 	stop     chan struct{} // closed when it is to be stopped
@@ -161,6 +163,9 @@ func (s *Service) index(r *run, now time.Time) {
 		l.since = now
 		s.callWaiting()
 	}
+	if l.trace = r.d.Trace.context(); l.trace.Traceparent != "" {
+		s.traces[r.Session] = l.trace
+	}
 	l.state, l.claim, l.runner, l.instance = r.State, r.Claim, r.Runner, r.d.Instance
 	if r.d.Mode == api.ModeSync || r.d.Mode == api.ModeAsyncPoll { // one that polls waits, too
 		l.waits = r.d.ParentRun
@@ -176,6 +181,9 @@ func (s *Service) forget(id string) {
 		return
 	}
 	delete(s.live, id)
+	if s.traces[l.session] == l.trace { // else it is of the next run
+		delete(s.traces, l.session)
+	}
 	close(l.moved)
 	close(l.ended)
 	s.callWaiting() // there is a place

@@ -243,6 +243,7 @@ func (s *Service) deliver(ctx context.Context, id string) error {
 	if ok {
 		from := readRun(starter)
 		o.parent, o.parentRun, o.parentAgent, o.mode = from.Parent, from.d.ParentRun, from.d.ParentAgent, from.d.Mode
+		o.trace = from.d.Trace.context()
 	}
 	_, err = s.resume(ctx, parent, o, func(c *change, r *run) error {
 		_, now, err := c.toTell(id)

@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/store"
@@ -131,15 +132,19 @@ func (c *change) callBack(r *run) error {
 		return err
 	}
 	d := callbackData{ParentRun: r.d.ParentRun, Status: api.RunFailed}
-	switch {
-	case r.State == api.RunCompleted:
+	if r.State == api.RunCompleted {
 		d.Status = api.RunCompleted
-		if r.d.Result != nil {
-			d.Text, d.Data = r.d.Result.Text, r.d.Result.Data
-		}
+	}
+	if r.State != api.RunFailed && r.d.Result != nil {
+		d.Text, d.Data = r.d.Result.Text, r.d.Result.Data
+	}
+	by := cmp.Or(r.d.Stopped, "the coordinator")
+	switch {
+	case r.State == api.RunStopped && r.d.Result != nil:
+		d.Text = strings.TrimSpace(fmt.Sprintf("The run was stopped by %s, and has this result all the same:\n%s", by, d.Text))
 	case r.State == api.RunStopped:
-		d.Text = fmt.Sprintf("The run was stopped by %s before it had a result.", cmp.Or(r.d.Stopped, "the coordinator"))
-	case r.d.Error != nil:
+		d.Text = fmt.Sprintf("The run was stopped by %s before it had a result.", by)
+	case r.State == api.RunFailed && r.d.Error != nil:
 		d.Text = r.d.Error.Message
 	}
 	if err := c.PutCallback(store.Callback{Parent: r.Parent, Child: r.Session, Run: r.ID, At: c.now, Data: encode(d)}); err != nil {

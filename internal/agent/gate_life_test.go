@@ -24,7 +24,7 @@ import (
 func TestRunOfAProgram(t *testing.T) {
 	dir := t.TempDir()
 	g := newGate(t, dir, gateOptions{})
-	run := g.sh(t, `printf '%s' $in >&2; echo $API >&2; echo '{}' | sed s/.*/said/; printf '%s' $in`)
+	run := g.sh(t, `printf '%s' $in >&2; echo $AGENT_ORCHESTRATOR_API_URL >&2; echo '{}' | sed s/.*/said/; printf '%s' $in`)
 	got := g.ended(t, run.ID)
 	if got.State != api.RunCompleted || got.Error != nil || got.Result == nil {
 		t.Fatalf("it ended as %+v, %+v", got, got.Error)
@@ -58,6 +58,35 @@ func TestRunOfAProgram(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// A run that takes longer than it may has failed, also where another gateway goes on with it.
+func TestRunsThatTakeTooLong(t *testing.T) {
+	dir := t.TempDir()
+	g := newGate(t, dir, gateOptions{})
+	quick := g.begin(t, api.NewRun{Agent: "short", Prompt: "echo fine"})
+	runs := []api.Run{
+		g.begin(t, api.NewRun{Agent: "short", Prompt: "trap '' TERM; sleep 1000"}),
+		g.begin(t, api.NewRun{Agent: "short", Prompt: "exec sleep 1000"}),
+	}
+	if got := g.ended(t, quick.ID); got.State != api.RunCompleted {
+		t.Errorf("the quick one ended as %+v, %+v", got, got.Error)
+	}
+	late := func(run api.Run) {
+		t.Helper()
+		if got := g.ended(t, run.ID); got.State != api.RunFailed || got.Error.Kind != api.KindTimeout || got.Result != nil {
+			t.Errorf("it ended as %+v, %+v", got, got.Error)
+		}
+	}
+	for _, run := range runs {
+		late(run)
+	}
+	kept := g.begin(t, api.NewRun{Agent: "short", Prompt: "exec sleep 1000"})
+	g.wait(t, kept.ID, api.RunRunning)
+	g.end(t, true)
+	g = newGate(t, dir, gateOptions{})
+	late(kept)
+	g.bare(t)
 }
 
 func TestRunsAtOnce(t *testing.T) {

@@ -178,6 +178,7 @@ func openGate(dir string, o gateOptions) (*gate, error) {
 			"docs": {Ref: "files"},
 			"own":  {Inline: blueprint.PendingTree{Map: map[string]blueprint.PendingTree{"command": {Value: json.RawMessage(`"x"`)}}}},
 		}}},
+		"short": {Resolved: blueprint.Resolved{Executor: "exec", Limits: blueprint.Limits{Time: 500 * time.Millisecond}}},
 		"again": {Resolved: blueprint.Resolved{Executor: "exec", Retry: true}},
 		"stay": {Resolved: blueprint.Resolved{Executor: "stay", Config: blueprint.PendingTree{
 			Map: map[string]blueprint.PendingTree{"persistent": {Value: json.RawMessage(`true`)}},
@@ -197,9 +198,7 @@ func openGate(dir string, o gateOptions) (*gate, error) {
 	g.runner, err = runner.New(runner.Options{
 		Queue: g.queue, Worlds: g.worlds, Offer: runner.Offer{Executors: append(o.executors, sh("exec", script), sh("stay", stays)), Concurrency: o.concurrency},
 		Me: runner.Description{ID: "here"}, Dir: filepath.Join(dir, "runner"), Idle: o.idle,
-		Env: func(session, token string) map[string]string {
-			return map[string]string{"API": "http://gateway.test/agent/" + token}
-		},
+		API:     func(token string) string { return "http://gateway.test/agent/" + token },
 		Environ: os.Environ(), Log: g.log.Logger(),
 	})
 	if err != nil {

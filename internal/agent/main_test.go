@@ -109,16 +109,21 @@ type rig struct {
 	o    Options
 }
 
+// newRig makes one that is not open.
+func newRig(t *testing.T, dir string) *rig {
+	return &rig{t: t, dir: dir, book: &book{all: map[string]Resolved{
+		"worker": {Resolved: blueprint.Resolved{Executor: "exec"}},
+		"boss":   {Resolved: blueprint.Resolved{Executor: "exec", Agents: []string{"work*", "boss", "prog"}}},
+		"prog":   {Resolved: blueprint.Resolved{Executor: "exec"}, Procedural: true},
+		"again":  {Resolved: blueprint.Resolved{Executor: "exec", Retry: true}},
+	}}}
+}
+
 // bubble runs a test with a rig, whose time is the test's.
 func bubble(t *testing.T, test func(t *testing.T, r *rig), change ...func(*rig)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, dir: dir, book: &book{all: map[string]Resolved{
-			"worker": {Resolved: blueprint.Resolved{Executor: "exec"}},
-			"boss":   {Resolved: blueprint.Resolved{Executor: "exec", Agents: []string{"work*", "boss", "prog"}}},
-			"prog":   {Resolved: blueprint.Resolved{Executor: "exec"}, Procedural: true},
-			"again":  {Resolved: blueprint.Resolved{Executor: "exec", Retry: true}},
-		}}}
+		r := newRig(t, dir)
 		for _, f := range change {
 			f(r)
 		}

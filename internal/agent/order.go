@@ -19,6 +19,7 @@ import (
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
 // Bounds of a request for a run.
@@ -42,7 +43,8 @@ type order struct {
 	// The session and the run that it is for, and the name of that agent.
 	parent, parentRun, parentAgent string
 	callback                       bool
-	key, request                   string // digests
+	trace                          telemetry.Parent // what it is part of
+	key, request                   string           // digests
 }
 
 // order checks a request. parent is the run that asks; nil for none.
@@ -62,7 +64,7 @@ func (s *Service) order(ctx context.Context, who identity.Principal, in NewRun) 
 	if in.Agent == "" && in.Session == "" {
 		return o, nil, control.Invalid("agent: name the agent to start, or a session to resume")
 	}
-	o.agent, o.labels, o.projectDir, o.scope = in.Agent, in.Labels, in.ProjectDir, in.Scope
+	o.agent, o.labels, o.projectDir, o.scope, o.trace = in.Agent, in.Labels, in.ProjectDir, in.Scope, in.Trace.Valid()
 	if o.parameters, err = parameters(in.NewRun); err != nil {
 		return o, nil, err
 	}
@@ -97,6 +99,7 @@ func (s *Service) order(ctx context.Context, who identity.Principal, in NewRun) 
 		return o, nil, refused(http.StatusForbidden, false, "scope: an agent gives those that it starts its own scope, and nothing else; leave it out")
 	}
 	o.parent, o.parentRun, o.parentAgent = parent.Session, parent.ID, parent.Agent
+	o.trace = cmp.Or(o.trace, parent.d.Trace.context())
 	switch o.mode = cmp.Or(in.Mode, api.ModeSync); {
 	case !slices.Contains([]string{api.ModeSync, api.ModeAsyncPoll, api.ModeAsyncCallback}, o.mode):
 		return o, nil, control.Invalid("mode: %q is none of sync, async_poll and async_callback", control.Clip(o.mode))
@@ -173,12 +176,13 @@ func (s *Service) prepare(ctx context.Context, o order, id string, sess *session
 	r := &run{Run: store.Run{ID: id, Session: sess.ID, Agent: res.Name, Owner: sess.Owner, Parent: o.parent}, d: runData{
 		Blueprint: res.Resolved, Mode: o.mode, ParentRun: o.parentRun, ParentAgent: o.parentAgent, Labels: o.labels,
 		Procedural: res.Procedural, Limits: lower(res.Limits, s.bounds.Load().Limits), Key: o.key, Request: o.request,
+		Trace: runTrace{Asked: o.trace, Span: s.o.Tracing.Reserve(o.trace)},
 	}}
 	r.d.Blueprint.Parameters = nil
 	if room := sess.d.Room; room != nil {
 		r.d.Limits.Depth = min(r.d.Limits.Depth, *room)
 	}
-	if r.d.Demands, err = joinDemands(res.Demands, o.demands); err != nil {
+	if r.d.Demands, err = JoinDemands(res.Demands, o.demands); err != nil {
 		return nil, res, err
 	}
 	r.d.Job = executor.Job{
@@ -212,8 +216,8 @@ func metadata(o order) map[string]any {
 	return m
 }
 
-// joinDemands are both: all the tags, and properties that may not differ.
-func joinDemands(a, b api.Demands) (api.Demands, error) {
+// JoinDemands are both: all the tags, and properties that may not differ.
+func JoinDemands(a, b api.Demands) (api.Demands, error) {
 	out := api.Demands{Tags: slices.Concat(a.Tags, b.Tags)}
 	slices.Sort(out.Tags)
 	out.Tags = slices.Compact(out.Tags)
@@ -223,7 +227,7 @@ func joinDemands(a, b api.Demands) (api.Demands, error) {
 		to   *string
 	}{{"hostname", a.Hostname, b.Hostname, &out.Hostname}, {"project_dir", a.ProjectDir, b.ProjectDir, &out.ProjectDir}, {"executor_type", a.ExecutorType, b.ExecutorType, &out.ExecutorType}} {
 		if p.a != "" && p.b != "" && p.a != p.b {
-			return out, control.Invalid("demands.%s: the blueprint demands %q, and the request %q; a runner has one", p.name, p.a, control.Clip(p.b))
+			return out, control.Invalid("demands.%s: %q and %q are demanded, by the blueprint, the request or its header; a runner has one", p.name, control.Clip(p.a), control.Clip(p.b))
 		}
 		*p.to = cmp.Or(p.a, p.b)
 	}
@@ -234,7 +238,11 @@ func joinDemands(a, b api.Demands) (api.Demands, error) {
 // those where it says nothing.
 func lower(l, most blueprint.Limits) blueprint.Limits {
 	of := func(l, most int) int { return min(cmp.Or(l, most), most) }
-	return blueprint.Limits{Depth: of(l.Depth, most.Depth), Children: of(l.Children, most.Children), Runs: of(l.Runs, most.Runs)}
+	time := cmp.Or(l.Time, most.Time)
+	if most.Time > 0 {
+		time = min(time, most.Time)
+	}
+	return blueprint.Limits{Depth: of(l.Depth, most.Depth), Children: of(l.Children, most.Children), Runs: of(l.Runs, most.Runs), Time: time}
 }
 
 // within reports whether a folder is another one, or in it.

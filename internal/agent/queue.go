@@ -192,7 +192,8 @@ func claimOf(r *run, sess *session, me runner.Description, adopted bool) runner.
 	}
 	return runner.Claim{
 		Run: r.ID, Number: r.Claim, Until: r.Until, Blueprint: r.d.Blueprint, Job: job, World: r.d.World,
-		Adopted: adopted, Running: r.State == api.RunRunning, Events: r.d.Events,
+		Time: r.d.Limits.Time, Began: r.d.Started,
+		Adopted: adopted, Running: r.State == api.RunRunning, Events: r.d.Events, Trace: r.d.Trace.context(),
 	}
 }
 

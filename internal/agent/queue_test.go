@@ -221,10 +221,10 @@ func TestDemands(t *testing.T) {
 	if (&live{executor: "other"}).fits(full) {
 		t.Error("a runner without the executor fits")
 	}
-	if _, err := joinDemands(api.Demands{Hostname: "a"}, api.Demands{Hostname: "b"}); err == nil {
+	if _, err := JoinDemands(api.Demands{Hostname: "a"}, api.Demands{Hostname: "b"}); err == nil {
 		t.Error("two hostnames are joined")
 	}
-	if d, err := joinDemands(api.Demands{Tags: []string{"b", "a"}}, api.Demands{Tags: []string{"a", "c"}, Hostname: "h"}); err != nil || fmt.Sprint(d.Tags) != "[a b c]" || d.Hostname != "h" {
+	if d, err := JoinDemands(api.Demands{Tags: []string{"b", "a"}}, api.Demands{Tags: []string{"a", "c"}, Hostname: "h"}); err != nil || fmt.Sprint(d.Tags) != "[a b c]" || d.Hostname != "h" {
 		t.Errorf("joined: %+v, %v", d, err)
 	}
 }

@@ -66,8 +66,8 @@ func TestWhoMaySee(t *testing.T) {
 				if err != nil {
 					refusedWith(t, err, api.KindInvalid, "of yours")
 				}
-				if i == 1 && err == nil && (got.Parameters != nil) != tt.reads {
-					t.Errorf("%s reads the parameters %s", name, got.Parameters)
+				if i == 1 && err == nil && ((got.Parameters != nil) != tt.reads || got.Withheld == tt.reads) {
+					t.Errorf("%s reads the parameters %s, and is told that they are withheld: %v", name, got.Parameters, got.Withheld)
 				}
 				l := must(r.at(ctx, tt.who, run.Owner, run.Session))
 				if l.acts != (tt.acts[i] == 'y') {

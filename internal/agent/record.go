@@ -44,6 +44,7 @@ type runData struct {
 	Key     string `json:"key,omitempty"`     // a digest of the idempotency key
 	Request string `json:"request,omitempty"` // and of what came with it
 
+	Trace    runTrace       `json:"trace,omitzero"`
 	Instance string         `json:"instance,omitempty"` // of the runner that has claimed it
 	Lost     int            `json:"lost,omitempty"`     // how often its runner was lost
 	Started  time.Time      `json:"started,omitzero"`
@@ -94,7 +95,7 @@ func (r *run) api() api.Run {
 
 // outside is what is shown to those who may know of it and not read it.
 func outside(r api.Run) api.Run {
-	r.Parameters, r.Result, r.StoppedBy = nil, nil, ""
+	r.Parameters, r.Result, r.StoppedBy, r.Withheld = nil, nil, "", true
 	if r.Error != nil {
 		r.Error = &api.Error{Kind: r.Error.Kind, Message: "its owner and operators read why"}
 	}
@@ -120,6 +121,7 @@ type sessionData struct {
 	First      string            `json:"first,omitempty"` // its first run
 	Run        string            `json:"run,omitempty"`   // the last one
 	Runs       int               `json:"runs,omitempty"`  // in all
+	Span       string            `json:"span,omitempty"`  // of the last one
 	// Room is how many generations its parent lets there be below it; nil without one.
 	Room *int `json:"room,omitempty"`
 	// Closing says that it ends with its run.

@@ -41,11 +41,21 @@ func (s *Service) reload(ctx context.Context) error {
 			}
 			before = page[pageSize-1].ID
 		}
+		s.mu.Lock()
+		gone := slices.DeleteFunc(slices.Collect(maps.Keys(s.live)), func(id string) bool { return there[id] })
+		s.mu.Unlock()
+		for _, id := range gone { // their end was written when it seemed not to be
+			row, ok, err := c.Run(id)
+			if err != nil {
+				return err
+			}
+			if ok {
+				c.sendSpan(readRun(row))
+			}
+		}
 		c.after = append(c.after, func() {
-			for _, id := range slices.Collect(maps.Keys(s.live)) {
-				if !there[id] {
-					s.forget(id)
-				}
+			for _, id := range gone {
+				s.forget(id)
 			}
 			s.unsure = false
 		})

@@ -37,10 +37,13 @@ func (c *change) move(r *run, to string) error {
 	}
 	r.State = to
 	switch {
+	case to == api.RunClaimed:
+		r.d.Trace.claimed(c.now)
 	case to == api.RunRunning && r.d.Started.IsZero():
 		r.d.Started = c.now
 	case r.ended():
 		r.d.Ended = c.now
+		c.sendSpan(r)
 	}
 	return c.tellState(r)
 }

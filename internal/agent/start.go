@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
 // NewRun is a request for a run.
@@ -19,6 +21,8 @@ type NewRun struct {
 	api.NewRun
 	// Key makes a repeated request give the same run; empty for none.
 	Key string
+	// Trace is what the request is part of; empty for nothing.
+	Trace telemetry.Parent
 }
 
 // Start accepts a run of a new agent session, or of the one that the request names. What
@@ -188,6 +192,7 @@ func (c *change) accept(s *session, r *run, res Resolved) error {
 	if s.d.First == "" {
 		s.d.First = r.ID
 	}
+	r.d.Trace.After, s.d.Span = s.d.Span, r.d.Trace.Span.Traceparent
 	r.Created, r.Until = c.born(), c.now.Add(c.s.bounds.Load().Match)
 	if err := c.putSession(s); err != nil {
 		return err
@@ -250,6 +255,15 @@ func (s *Service) inherit(ctx context.Context, child *session, parent *run, o *o
 	}
 	child.Parent, child.Owner, child.d.Pinned, child.d.Room = p.ID, p.Owner, p.d.Pinned, &room
 	child.d.Scope = p.d.Scope
+	labels := maps.Clone(p.d.Labels)
+	if labels == nil {
+		labels = make(map[string]string)
+	}
+	maps.Copy(labels, o.labels)
+	if err := api.ValidLabels(labels); err != nil {
+		return err
+	}
+	o.labels = labels
 	if o.projectDir == "" {
 		o.projectDir = p.d.ProjectDir
 	} else if p.d.ProjectDir == "" || !within(o.projectDir, p.d.ProjectDir) {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -88,13 +89,16 @@ func TestRefusedRequests(t *testing.T) {
 
 func TestChildrenInherit(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		boss := r.start(otto, api.NewRun{Agent: "boss", ProjectDir: "/p/../q", Scope: map[string]string{"tenant": "7"}})
+		boss := r.start(otto, api.NewRun{Agent: "boss", ProjectDir: "/p/../q", Scope: map[string]string{"tenant": "7"}, Labels: map[string]string{"team": "a", "role": "boss"}})
 		r.running(boss)
-		a := r.start(as(boss), api.NewRun{Agent: "worker"})
+		a := r.start(as(boss), api.NewRun{Agent: "worker", Labels: map[string]string{"role": "hand"}})
 		b := r.start(as(boss), api.NewRun{Agent: "worker", ProjectDir: "/q/x"})
 		in := r.book.inputs
 		if in[1].Scope["tenant"] != "7" || in[1].ParentAgent != "boss" || in[1].Parent != boss.Session || in[1].ProjectDir != "/q" || b.ProjectDir != "/q/x" || a.Owner != "otto" || a.Mode != api.ModeSync {
 			t.Errorf("inherited %+v, %+v, %+v", in[1], a, b)
+		}
+		if fmt.Sprint(a.Labels, b.Labels) != "map[role:hand team:a] map[role:boss team:a]" {
+			t.Errorf("inherited the labels %v and %v", a.Labels, b.Labels)
 		}
 		c := r.claim(r1)
 		if c.Run != a.ID || c.Job.Metadata["parent_session_id"] != boss.Session || c.Job.Metadata["parent_agent_name"] != "boss" || c.Job.Metadata["project_dir"] != "/q" || c.World.Parent != boss.Session {

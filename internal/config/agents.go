@@ -25,6 +25,8 @@ type Agents struct {
 	Depth     int // generations below a run that nobody's agent started
 	Children  int // runs of one parent at once
 	Runs      int // of one session, in all
+	// Time is how long a run may take; zero for as long as it wants.
+	Time time.Duration
 	// Match is how long a run waits for a runner that fits it.
 	Match time.Duration
 	// Lease is how long a runner may be silent.
@@ -99,6 +101,7 @@ var agentsTable = Table[Agents]{
 	Put("depth", func(a *Agents) *int { return &a.Depth }, Int[int](0, 100).Begin(5), "how many generations of agents may be started by agents, unless the blueprint says less; with `0` no agent starts another"),
 	Put("children", func(a *Agents) *int { return &a.Children }, Int[int](0, 10_000).Begin(16), "runs at once that one agent session may have started, unless the blueprint says less"),
 	Put("runs", func(a *Agents) *int { return &a.Runs }, Int[int](1, 1_000_000).Begin(1000), "runs of one agent session in all, its first and those that resume it, unless the blueprint says less"),
+	Put("time", func(a *Agents) *time.Duration { return &a.Time }, Duration(0, 365*day).Unless("no limit"), "how long a run may take, unless the blueprint says less; then it is ended and has failed"),
 	Put("match", func(a *Agents) *time.Duration { return &a.Match }, Duration(time.Second, 30*day).Begin(5*time.Minute), "how long a run waits for a runner that meets its demands; then it fails"),
 	Put("lease", func(a *Agents) *time.Duration { return &a.Lease }, Duration(time.Second, time.Hour).Begin(30*time.Second), "how long a runner may be silent until its runs count as lost"),
 	Put("idle", func(a *Agents) *time.Duration { return &a.Idle }, Duration(time.Minute, 3650*day).Begin(7*day), "how long an agent session that is `idle` stays open for another run; then it is closed"),

@@ -165,6 +165,7 @@ agents:
   depth: 2
   children: 3
   runs: 4
+  time: 2h
   match: 1m
   lease: 10s
   idle: 2d
@@ -286,7 +287,7 @@ func TestEveryKey(t *testing.T) {
 				{Name: "own", Type: "command", Command: filepath.Join(dir, "bin/own"), Args: []string{"-q", "2"}, Env: map[string]string{"LEVEL": "3"}},
 				{Name: "claude-code", Type: "claude-code"},
 			},
-			Depth: 2, Children: 3, Runs: 4, Match: time.Minute, Lease: 10 * time.Second, Idle: 48 * time.Hour, Keep: 24 * time.Hour,
+			Depth: 2, Children: 3, Runs: 4, Time: 2 * time.Hour, Match: time.Minute, Lease: 10 * time.Second, Idle: 48 * time.Hour, Keep: 24 * time.Hour,
 		},
 		Journal: Journal{Mode: "meta", MaxAge: 30 * 24 * time.Hour, MaxSize: 2 << 40},
 		Telemetry: Telemetry{OTLP{

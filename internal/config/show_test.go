@@ -113,6 +113,7 @@ agents:
   depth: 2
   children: 3
   runs: 4
+  time: 2h
   match: 1m
   lease: 10s
   idle: 2d

@@ -3,8 +3,6 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -15,23 +13,11 @@ import (
 // run it is, if it is a run's agent that asks.
 
 func (g *Gateway) listAgents(a *ask, _ none) (api.AgentList, error) {
-	return g.o.Agents.Agents(a.ctx(), a.who)
+	return g.agentsFor(a.ctx(), a.who, a.r)
 }
 
 func (g *Gateway) getAgent(a *ask, _ none) (api.Agent, error) {
-	all, err := g.o.Agents.Agents(a.ctx(), a.who)
-	if err != nil {
-		return api.Agent{}, err
-	}
-	for _, one := range all.Agents {
-		if one.Name == a.args["agent"] {
-			return one, nil
-		}
-	}
-	return api.Agent{}, &api.Error{
-		Kind: api.KindInvalid, Status: http.StatusNotFound,
-		Message: fmt.Sprintf("there is no agent %q that you may start", clip(a.args["agent"])),
-	}
+	return g.agentFor(a.ctx(), a.who, a.r, a.args["agent"])
 }
 
 // getBlueprint is not getAgent: a blueprint may hold secrets, and is for those who may
@@ -55,7 +41,7 @@ func (g *Gateway) startRun(a *ask, in api.NewRun) (api.Run, error) {
 	if err != nil {
 		return api.Run{}, err
 	}
-	return g.o.Agents.Start(a.ctx(), a.who, agent.NewRun{NewRun: in, Key: r.Key})
+	return g.startFor(a.ctx(), a.who, a.r, agent.NewRun{NewRun: in, Key: r.Key, Trace: traceOf(a.r.Header)})
 }
 
 type runsQuery struct {

@@ -23,7 +23,7 @@ func ofAgents[Out any](c *Control, caller, route string, do func(d *callerAction
 // Blueprints are the agents that the caller may start.
 func (c *Control) Blueprints(ctx context.Context, caller string) ([]api.Agent, error) {
 	return ofAgents(c, caller, "listAgents", func(d *callerAction) ([]api.Agent, error) {
-		list, err := d.g.o.Agents.Agents(ctx, d.who)
+		list, err := d.g.agentsFor(ctx, d.who, d.call.from)
 		return list.Agents, err
 	})
 }
@@ -31,7 +31,7 @@ func (c *Control) Blueprints(ctx context.Context, caller string) ([]api.Agent, e
 // Start starts an agent, or resumes one.
 func (c *Control) Start(ctx context.Context, caller string, in api.NewRun) (api.Run, error) {
 	return ofAgents(c, caller, "startRun", func(d *callerAction) (api.Run, error) {
-		return d.g.o.Agents.Start(ctx, d.who, agent.NewRun{NewRun: in})
+		return d.g.startFor(ctx, d.who, d.call.from, agent.NewRun{NewRun: in, Trace: d.call.trace})
 	})
 }
 

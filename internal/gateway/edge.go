@@ -145,6 +145,7 @@ func (g *Gateway) Handler() http.Handler { return http.HandlerFunc(g.serveHTTP) 
 func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	g.handlers.Add(1)
 	defer g.handlers.Add(-1)
+	r = withPathToken(r)
 	aw := newAnswerWriter(w, r)
 	defer func() {
 		// A mistake of ours in one request must be seen, and must not be the end
@@ -222,6 +223,10 @@ func (g *Gateway) answer(w *answerWriter, r *http.Request) {
 	}
 	if g.orchestration != nil && orchestrates(path) {
 		g.serveActions(w, r, who, g.orchestration)
+		return
+	}
+	if strings.HasPrefix(path, executorPrefix+"/") {
+		g.serveExecutor(w, r, who)
 		return
 	}
 	if strings.HasPrefix(path, openenv.Prefix) {

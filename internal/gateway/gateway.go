@@ -47,6 +47,7 @@ type Options struct {
 	Control   *Control // nil where no server acts on sessions
 	Agents    *agent.Service
 	Book      *agent.Book // the blueprints of Agents
+	Executors Executors   // of the runs of Agents
 	// Reload reads the config again, and returns when it holds or why it does not; nil
 	// where there is none to read.
 	Reload func(context.Context) error
@@ -102,6 +103,7 @@ type Gateway struct {
 
 	routes        *actions // of the control API
 	orchestration *actions // of the orchestration API; nil where that is off
+	executors     *actions // of the executor API
 	environments  *openenv.Server
 
 	life context.Context
@@ -114,7 +116,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
 	g := &Gateway{
 		o: o, reg: o.Registry, log: o.Log, started: time.Now(),
 		clients: make(map[string]*client), owned: make(map[string]int), others: make(map[*catalog.Catalog]*table),
-		info: newServerInfo(o.Version), routes: controlActions(o.Version),
+		info: newServerInfo(o.Version), routes: controlActions(o.Version), executors: executorActions(o.Version),
 	}
 	if o.Orchestrate {
 		g.orchestration = orchestrationActions(o.Version)

@@ -23,17 +23,22 @@ func (g *Gateway) parentOf(h http.Header, p *wire.Params) telemetry.Parent {
 			return telemetry.Parent{Traceparent: trace, Tracestate: wire.FindString(meta, wire.MetaTracestate)}
 		}
 	}
-	if h == nil {
-		return telemetry.Parent{}
-	}
+	return traceOf(h)
+}
+
+// traceOf is the trace context in the headers of a request.
+func traceOf(h http.Header) telemetry.Parent {
 	return telemetry.Parent{Traceparent: h.Get("Traceparent"), Tracestate: h.Get("Tracestate")}
 }
 
-// begin starts the span of a request, which is then what its calls are part
-// of.
+// begin starts the span of a request, which is then what its calls are part of. The
+// program of a run that tells no trace of its own calls within the run's.
 func (x *exchange) begin() *telemetry.Span {
 	if x.g.o.Tracing == nil {
 		return nil
+	}
+	if x.trace.Traceparent == "" && x.who.Run != "" && x.g.o.Agents != nil {
+		x.trace = x.g.o.Agents.Trace(x.who.Session)
 	}
 	name := x.method
 	if wire.HasTarget(x.method) && !x.params.TargetURI {

@@ -131,7 +131,8 @@ type Sessions interface {
 	// PutSessions writes all of them or none, open ones and closed ones. It deletes the
 	// SessionTokens of closed ones.
 	PutSessions(ctx context.Context, s ...Session) error
-	// DeleteSession forgets a session, its events and its tokens.
+	// DeleteSession forgets a session, its events and its tokens. The events of its runs stay
+	// while its AgentSession is there.
 	DeleteSession(ctx context.Context, id string) error
 	// Sessions returns those that are not closed.
 	Sessions(ctx context.Context) ([]Session, error)
@@ -144,7 +145,7 @@ type Sessions interface {
 	// Unknown ids are skipped.
 	TouchSessions(ctx context.Context, used map[string]time.Time) error
 	// DropSessions forgets sessions that were closed before a moment and have no
-	// descendant that stays, with their events, and returns their ids, also of those it
+	// descendant that stays, as DeleteSession does, and returns their ids, also of those it
 	// had forgotten before an error.
 	DropSessions(ctx context.Context, before time.Time) ([]string, error)
 

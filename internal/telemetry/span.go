@@ -14,10 +14,16 @@ import (
 const (
 	MCPMethod     = "mcp.method.name"
 	ToolName      = "gen_ai.tool.name"
-	OperationName = "gen_ai.operation.name" // "execute_tool" for tools/call
+	OperationName = "gen_ai.operation.name" // "execute_tool" for tools/call, "invoke_agent" for a run
 	ErrorType     = "error.type"            // set by End
+	AgentName     = "gen_ai.agent.name"
 	TineServer    = "tine.server"
 	TineSession   = "tine.session"
+	TineRun       = "tine.run"
+	TineExecutor  = "tine.executor"
+	TineMode      = "tine.mode"
+	TineState     = "tine.state"
+	TineParentRun = "tine.parent_run"
 )
 
 // Kind says on which side of a call a span stands.
@@ -96,18 +102,23 @@ func (s *Span) End(outcome, message string) {
 	if s == nil {
 		return
 	}
-	if outcome != OutcomeOK && s.span.IsRecording() {
-		kind := outcome
-		switch outcome {
-		case OutcomeTool:
-			kind = "tool_error" // the conventions' name for a result with isError
-		case "":
-			kind = "_OTHER"
-		}
-		s.span.SetAttributes(attribute.String(ErrorType, kind))
-		s.span.SetStatus(codes.Error, s.t.text(message))
-	}
+	s.conclude(outcome, message)
 	s.span.End()
+}
+
+func (s *Span) conclude(outcome, message string) {
+	if outcome == OutcomeOK || !s.span.IsRecording() {
+		return
+	}
+	kind := outcome
+	switch outcome {
+	case OutcomeTool:
+		kind = "tool_error" // the conventions' name for a result with isError
+	case "":
+		kind = "_OTHER"
+	}
+	s.span.SetAttributes(attribute.String(ErrorType, kind))
+	s.span.SetStatus(codes.Error, s.t.text(message))
 }
 
 // Trace is the W3C trace context to pass on, in headers or _meta, to the server

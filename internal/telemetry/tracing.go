@@ -156,6 +156,16 @@ func (p Parent) context() context.Context {
 	return propagation.TraceContext{}.Extract(ctx, &p)
 }
 
+// Valid is a context that others can go on with: p, or an empty one where p is none.
+func (p Parent) Valid() Parent {
+	ctx := trace.SpanContextFromContext(p.context())
+	if !ctx.IsValid() {
+		return Parent{}
+	}
+	p.Tracestate = ctx.TraceState().String()
+	return p
+}
+
 // Get, Set and Keys make Parent a carrier of the propagator.
 func (p *Parent) Get(key string) string {
 	switch key {

@@ -4,7 +4,11 @@ import signal
 
 from contract import call, say
 
-child = call("orchestrator", "start_session", {"agent_name": "patient", "prompt": "part", "mode": "async_callback"})
+child = call(
+    "orchestrator",
+    "start_agent_session",
+    {"agent_name": "patient", "parameters": {"prompt": "part", "after": True}, "mode": "async_callback"},
+)
 say("text", text=child["session_id"])
 while True:
     signal.pause()

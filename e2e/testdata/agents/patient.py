@@ -23,4 +23,4 @@ while not os.path.exists(f"go-{name}"):
     time.sleep(0.02)
 if job["parameters"].get("after"):
     note("after")
-result("done " + name, {"pid": os.getpid()})
+result("done " + name, {"pid": os.getpid(), "trace": os.environ.get("TRACEPARENT")})

@@ -71,11 +71,12 @@ type Hook struct {
 	at spot // of the command
 }
 
-// Limits bound what an agent may start. Zero fields are the config's.
+// Limits bound the runs of an agent, and what it may start. Zero fields are the config's.
 type Limits struct {
-	Depth    int // generations below it
-	Children int // that run at once
-	Runs     int // of a session, in all
+	Depth    int           // generations below it
+	Children int           // that run at once
+	Runs     int           // of a session, in all
+	Time     time.Duration `json:",omitzero"` // of a run
 }
 
 // DefaultExecutor does the runs of an agent that names no executor.

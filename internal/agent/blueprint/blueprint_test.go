@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tine-mcp/tine/internal/config"
 )
@@ -72,7 +73,7 @@ hooks:
   on_run_finish: [{command: notify, on_error: continue}]
 scope: {host: example.org, tags: a}
 agents: [worker-*]
-limits: {depth: 2, runs: 10}
+limits: {depth: 2, runs: 10, time: 90s}
 on_runner_lost: retry
 `
 
@@ -90,7 +91,7 @@ func TestWholeBlueprint(t *testing.T) {
 	if got, want := b.serverNames(), []string{"docs", "fetch", "files", "git", "orchestrator", "web"}; !slices.Equal(got, want) {
 		t.Errorf("servers %q, want %q", got, want)
 	}
-	if b.Hooks.Start[0].Command != filepath.Join(dir, "agents/reviewer/check") || !b.Hooks.Finish[0].Continue || !b.Retry || b.Limits != (Limits{2, 0, 10}) {
+	if b.Hooks.Start[0].Command != filepath.Join(dir, "agents/reviewer/check") || !b.Hooks.Finish[0].Continue || !b.Retry || b.Limits != (Limits{2, 0, 10, 90 * time.Second}) {
 		t.Errorf("%+v %v %+v", b.Hooks, b.Retry, b.Limits)
 	}
 	problems, warnings := b.Check(Known{
@@ -164,6 +165,8 @@ func TestOtherForms(t *testing.T) {
 		"agents/own/p.md":                       "Own prompt.\n",
 		"agents/notes.txt":                      "no agent\n",
 		"agents/.hidden.md":                     "no agent\n",
+		"agents/plain.yaml":                     "description: A file by itself\n",
+		"agents/json.json":                      `{"description": "Likewise"}`,
 		"capabilities/ado/capability.json":      `{"name":"ado","description":"d","type":"mcp"}`,
 		"capabilities/ado/capability.text.md":   "Use Azure.\n",
 		"capabilities/ado/capability.mcp.json":  `{"mcpServers":{"ado":{"ref":"ado"}}}`,
@@ -180,10 +183,10 @@ func TestOtherForms(t *testing.T) {
 			t.Errorf("%s: %v", l.Name, l.Err)
 		}
 	}
-	if want := []string{"claude", "folder", "old", "own", "proc"}; !slices.Equal(names, want) {
+	if want := []string{"claude", "folder", "json", "old", "own", "plain", "proc"}; !slices.Equal(names, want) {
 		t.Fatalf("%q, want %q", names, want)
 	}
-	claude, old := list[0], list[2]
+	claude, old := list[0], list[3]
 	if claude.SystemPrompt.Source() != "You read ${params.prompt}." || claude.Executor != DefaultExecutor ||
 		!reflect.DeepEqual(claude.Config.Source(), map[string]any{"tools": []any{"Read", "Grep"}}) {
 		t.Errorf("%q %q %v", claude.SystemPrompt.Source(), claude.Executor, claude.Config.Source())
@@ -192,8 +195,8 @@ func TestOtherForms(t *testing.T) {
 		old.Servers["orchestrator"].Ref != Orchestrator || old.Servers["notes"].Ref != "memory" || old.Parameters == nil || old.Result == nil {
 		t.Errorf("%q %+v", old.SystemPrompt.Source(), old.Servers)
 	}
-	if list[3].SystemPrompt.Source() != "Own prompt." || list[4].Executor != "procedural" {
-		t.Errorf("%+v %+v", list[3], list[4])
+	if list[4].SystemPrompt.Source() != "Own prompt." || list[6].Executor != "procedural" || list[2].Description != "Likewise" || list[5].Description != "A file by itself" {
+		t.Errorf("%+v", list)
 	}
 }
 

@@ -306,9 +306,15 @@ func Parse(name string, data []byte) (Blueprint, error) {
 }
 
 // fileKinds are the names of a blueprint's file in its folder.
-func fileKinds(kind string) []string {
-	return []string{kind + ".yaml", kind + ".yml", kind + ".json", kind + ".md"}
+func fileKinds(kind string) (names []string) {
+	for _, ending := range endings {
+		names = append(names, kind+ending)
+	}
+	return names
 }
+
+// endings are those of documents.
+var endings = []string{".yaml", ".yml", ".json", ".md"}
 
 func isMarkdown(name string) bool { return strings.EqualFold(filepath.Ext(name), ".md") }
 

@@ -51,7 +51,7 @@ func namesIn(dirs []string, kind string) ([]string, error) {
 			if strings.HasPrefix(name, ".") {
 				continue
 			}
-			if isMarkdown(name) && !isFolder(dir, e) {
+			if slices.Contains(endings, filepath.Ext(name)) && !isFolder(dir, e) {
 				name = strings.TrimSuffix(name, filepath.Ext(name))
 			} else if !hasDocument(filepath.Join(dir, name), kind) {
 				continue
@@ -114,8 +114,10 @@ func isListed(dir, kind, name string) bool {
 // sourcesIn are the documents of a name in one folder, not read yet.
 func sourcesIn(dir, kind, name string) []source {
 	var found []source
-	if path := filepath.Join(dir, name+".md"); isFile(path) {
-		found = append(found, source{path: path, name: name, dir: dir, body: true, kind: kind})
+	for _, ending := range endings {
+		if path := filepath.Join(dir, name+ending); isFile(path) {
+			found = append(found, source{path: path, name: name, dir: dir, body: isMarkdown(path), kind: kind})
+		}
 	}
 	for _, file := range fileKinds(kind) {
 		if path := filepath.Join(dir, name, file); isFile(path) {

@@ -49,7 +49,7 @@ var blueprintTable = config.Table[draft]{
 	config.Put("hooks", func(d *draft) *Hooks { return &d.Hooks }, config.Map(hooksTable, nil), "commands around each run, see [hooks](#hooks)"),
 	config.Put("scope", func(d *draft) *map[string]string { return &d.Scope }, scopeValue, "defaults of scope values: the model never sees them, and runs that the agent starts inherit them"),
 	config.Put("agents", func(d *draft) *[]string { return &d.Agents }, config.Patterns(`["worker-*"]`, "an agent's name", true).Unless("none").Then(count[[]string](mostTexts)), "the agents that it may start"),
-	config.Put("limits", func(d *draft) *Limits { return &d.Limits }, config.Map(limitsTable, nil), "bounds of what it starts, below those of the config"),
+	config.Put("limits", func(d *draft) *Limits { return &d.Limits }, config.Map(limitsTable, nil), "bounds of its runs and of what it starts, below those of the config"),
 	config.Put("on_runner_lost", func(d *draft) *bool { return &d.Retry }, lostValue, "what follows when the runner of a run is lost: the run fails, or a runner does it again, three times at most"),
 	config.Put("tags", func(d *draft) *[]string { return &d.Tags }, names("[internal]", "a tag"), "words by which agents are listed"),
 	config.Put("color", func(d *draft) *string { return &d.color }, line("blue"), "has no meaning here; Claude Code shows an agent in it"),
@@ -66,10 +66,14 @@ var demandsTable = config.Table[api.Demands]{
 	config.Put("executor_type", func(d *api.Demands) *string { return &d.ExecutorType }, line("claude-code"), "an executor that the runner has"),
 }
 
+// mostTime bounds limits.time.
+const mostTime = 365 * 24 * time.Hour
+
 var limitsTable = config.Table[Limits]{
 	config.Put("depth", func(l *Limits) *int { return &l.Depth }, config.Int[int](1, 100).Unless("`agents.depth` of the config"), "generations of agents below it"),
 	config.Put("children", func(l *Limits) *int { return &l.Children }, config.Int[int](1, 10_000).Unless("`agents.children`"), "runs at once that it has started"),
 	config.Put("runs", func(l *Limits) *int { return &l.Runs }, config.Int[int](1, 1_000_000).Unless("`agents.runs`"), "runs of one session of it in all"),
+	config.Put("time", func(l *Limits) *time.Duration { return &l.Time }, config.Duration(time.Second, mostTime).Unless("`agents.time`"), "how long a run may take; then it is ended and has failed"),
 }
 
 var hooksTable = config.Table[Hooks]{

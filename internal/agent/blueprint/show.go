@@ -2,6 +2,7 @@ package blueprint
 
 import (
 	"encoding/json"
+	"maps"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -26,7 +27,7 @@ type Shown struct {
 	Hooks        map[string][]any  `json:"hooks,omitempty"`
 	Scope        map[string]string `json:"scope,omitempty"`
 	Agents       []string          `json:"agents,omitempty"`
-	Limits       map[string]int    `json:"limits,omitempty"`
+	Limits       map[string]any    `json:"limits,omitempty"`
 	Lost         string            `json:"on_runner_lost"`
 }
 
@@ -63,13 +64,13 @@ func (b Blueprint) Show() Shown {
 		}
 		s.Scope[key] = masked(key, v, false)
 	}
-	for key, n := range map[string]int{"depth": b.Limits.Depth, "children": b.Limits.Children, "runs": b.Limits.Runs} {
-		if n > 0 {
-			if s.Limits == nil {
-				s.Limits = map[string]int{}
-			}
-			s.Limits[key] = n
-		}
+	limits := map[string]any{"depth": b.Limits.Depth, "children": b.Limits.Children, "runs": b.Limits.Runs}
+	maps.DeleteFunc(limits, func(_ string, n any) bool { return n == 0 })
+	if b.Limits.Time > 0 {
+		limits["time"] = config.Brief(b.Limits.Time)
+	}
+	if len(limits) > 0 {
+		s.Limits = limits
 	}
 	return s
 }

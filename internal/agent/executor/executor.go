@@ -31,6 +31,7 @@ type Job struct {
 	Agent           Agent
 	Config          map[string]any    // executor_config of the blueprint
 	Env             map[string]string // that the blueprint gives the program
+	API             string            // the URL of the executor API of the run, with its token; empty for none
 	Metadata        map[string]any
 }
 
@@ -101,6 +102,14 @@ type Turner interface {
 	// program to end.
 	Next(job Job) ([]byte, error)
 	Shutdown() []byte
+}
+
+// A Hearer is the Reader of a program that may post events besides, to the executor API.
+type Hearer interface {
+	Reader
+	// Hear reads one that ReadPosted takes. It was posted before the lines that are read
+	// after it were printed.
+	Hear(event []byte) []Event
 }
 
 // Exit is how a program has ended.

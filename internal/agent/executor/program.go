@@ -106,6 +106,19 @@ func (p Program) Environment(job Job) map[string]string {
 	return env
 }
 
+// APIVar is the variable with the URL of the executor API.
+const APIVar = "AGENT_ORCHESTRATOR_API_URL"
+
+// WithAPI are the variables of a program that may use the executor API. Those of the
+// blueprint win.
+func (p Program) WithAPI(job Job) map[string]string {
+	env := p.Environment(job)
+	if _, ok := job.Env[APIVar]; !ok && job.API != "" {
+		env[APIVar] = job.API
+	}
+	return env
+}
+
 // WorkDir is where the program of a job works.
 func (j Job) WorkDir() string {
 	if j.ProjectDir != "" {

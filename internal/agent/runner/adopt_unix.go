@@ -70,7 +70,7 @@ func (h *programs) begun(dir string, rec record) (procid.ID, bool, error) {
 	giveUp := time.Now().Add(family.KillWait)
 	for taken := false; ; {
 		id := h.leader(dir, rec)
-		if _, err := os.Lstat(filepath.Join(dir, begunName)); err == nil {
+		if hasBegun(dir) {
 			if id.PID == 0 { // it may have become the shell since
 				id = h.leader(dir, rec)
 			}

@@ -168,12 +168,14 @@ func (w *work) describe(filled blueprint.Filled, token string) error {
 	job, session := w.c.Job, w.c.Job.Session
 	job.Agent.SystemPrompt = filled.SystemPrompt
 	job.Config = filled.Config
-	job.Env = maps.Clone(filled.Env)
-	if job.Env == nil {
-		job.Env = make(map[string]string)
+	job.Env = filled.Env
+	if w.r.o.API != nil {
+		job.API = w.r.o.API(token)
 	}
-	if w.r.o.Env != nil {
-		maps.Copy(job.Env, w.r.o.Env(session, token))
+	for name, value := range map[string]string{"TRACEPARENT": w.c.Trace.Traceparent, "TRACESTATE": w.c.Trace.Tracestate} {
+		if value != "" {
+			job.Env[name] = value
+		}
 	}
 	job.Agent.Servers = make(map[string]executor.Server, len(filled.Servers))
 	for name, s := range filled.Servers {

@@ -42,14 +42,17 @@ func (p *program) follow(ctx context.Context, r executor.Reader, told int, repor
 	}
 	look := time.NewTicker(every)
 	defer look.Stop()
-	if damage, err := f.again(); err != nil || damage != nil || f.over != nil {
-		return f.ending(damage), err
+	if damage, err := f.again(); err != nil || damage != nil {
+		return ending{Err: damage}, err
 	}
-	for {
+	for f.over == nil {
 		if err := ctx.Err(); err != nil {
 			return ending{}, err
 		}
 		over := done(p.ended) // asked before the reading: what it has written is there
+		if over {
+			p.posts.set(true)
+		}
 		if p.tooMuch() != nil {
 			p.kill()
 		}
@@ -57,9 +60,7 @@ func (p *program) follow(ctx context.Context, r executor.Reader, told int, repor
 		switch {
 		case err != nil:
 			return ending{}, err
-		case f.over != nil:
-			return *f.over, nil
-		case more:
+		case more, f.over != nil:
 			continue
 		case over:
 			return f.end()
@@ -71,6 +72,10 @@ func (p *program) follow(ctx context.Context, r executor.Reader, told int, repor
 		case <-ctx.Done():
 		}
 	}
+	// What was posted since the last line is of this turn as well.
+	p.posts.set(true)
+	_, err = f.heard()
+	return *f.over, err
 }
 
 // follower is one reading of a turn.
@@ -81,6 +86,7 @@ type follower struct {
 	report         func([]executor.Event) error
 	told           int
 	stdout, stderr *tap
+	posted         *tap
 	order          *order
 
 	batch []executor.Event
@@ -104,9 +110,15 @@ func (p *program) follower(r executor.Reader, told int, report func([]executor.E
 		f.stdout.close()
 		return nil, err
 	}
+	if f.posted, err = openPosted(p.dir, &p.at.posted, lim); err != nil {
+		f.stdout.close()
+		f.stderr.close()
+		return nil, err
+	}
 	if f.order, err = openOrder(filepath.Join(p.dir, orderName)); err != nil {
 		f.stdout.close()
 		f.stderr.close()
+		f.posted.close()
 		return nil, err
 	}
 	return f, nil
@@ -115,6 +127,7 @@ func (p *program) follower(r executor.Reader, told int, report func([]executor.E
 func (f *follower) close() {
 	f.stdout.close()
 	f.stderr.close()
+	f.posted.close()
 	f.order.close()
 }
 
@@ -139,43 +152,62 @@ func (f *follower) again() (damage, err error) {
 	return nil, nil
 }
 
-func (f *follower) ending(damage error) ending {
-	if f.over != nil {
-		return *f.over
-	}
-	return ending{Err: damage}
-}
-
 func (f *follower) stream(name byte) (*tap, func([]byte, int64) bool) {
-	if name == streamErr {
+	switch name {
+	case streamErr:
 		return f.stderr, f.errLine
+	case streamPosted:
+		return f.posted, f.postedLine
 	}
 	return f.stdout, f.outLine
 }
 
-// forward reads a piece of each stream. It notes how far it has come before it
-// reports what it has found. It reports false where there was nothing.
+// forward reads what was posted and a piece of each other stream. It reports false where
+// there was nothing. What was posted before a line was printed is read before it, since the
+// line may end the turn.
 func (f *follower) forward(over bool) (bool, error) {
-	progress := false
-	for _, name := range []byte{streamErr, streamOut} {
-		t, line := f.stream(name)
-		from := t.at.pos
-		more, err := t.read(-1, over, line)
-		if err != nil {
-			return false, err
-		}
-		progress = progress || more
-		if t.at.pos == from {
-			continue
-		}
-		if err := f.order.note(step{name, t.at.pos}); err != nil {
-			return false, err
-		}
-		if err := f.flush(); err != nil {
-			return false, err
+	st, err := f.stdout.f.Stat()
+	if err != nil {
+		return false, fmt.Errorf("read the output of the run: %w", err)
+	}
+	heard, err := f.heard()
+	if err != nil {
+		return false, err
+	}
+	errs, err := f.piece(streamErr, -1, over)
+	if err != nil {
+		return false, err
+	}
+	out, err := f.piece(streamOut, st.Size(), over)
+	return heard || errs || out, err
+}
+
+// heard reads what was posted until now.
+func (f *follower) heard() (bool, error) {
+	st, err := f.posted.f.Stat()
+	if err != nil {
+		return false, fmt.Errorf("read what the program posts: %w", err)
+	}
+	for progress := false; ; progress = true {
+		if more, err := f.piece(streamPosted, st.Size(), false); err != nil || !more {
+			return progress, err
 		}
 	}
-	return progress, nil
+}
+
+// piece reads a piece of a stream, up to a place or to what is there. It notes how far it
+// has come before it reports what it has found.
+func (f *follower) piece(name byte, to int64, all bool) (bool, error) {
+	t, line := f.stream(name)
+	from := t.at.pos
+	more, err := t.read(to, all, line)
+	if err != nil || t.at.pos == from {
+		return more, err
+	}
+	if err := f.order.note(step{name, t.at.pos}); err != nil {
+		return false, err
+	}
+	return more, f.flush()
 }
 
 // outLine takes a line of standard output, or the length of one that is too long. It
@@ -198,6 +230,15 @@ func (f *follower) outLine(line []byte, long int64) bool {
 		f.over = &ending{Result: result, Err: err, Goes: true}
 	}
 	return ok
+}
+
+func (f *follower) postedLine(line []byte, _ int64) bool {
+	if h, ok := f.r.(executor.Hearer); ok {
+		for _, e := range h.Hear(line) {
+			f.add(e)
+		}
+	}
+	return false
 }
 
 func (f *follower) errLine(line []byte, long int64) bool {

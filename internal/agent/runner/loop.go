@@ -36,9 +36,8 @@ type Options struct {
 	// Values are what ${runner.*} stands for in a session, besides id, hostname and
 	// orchestrator_mcp_url; nil for nothing.
 	Values func(session string) map[string]string
-	// Env are variables that the program of a run gets, besides those of its blueprint;
-	// nil for none.
-	Env     func(session, token string) map[string]string
+	// API is the URL of the executor API for the token of a run; nil for none.
+	API     func(token string) string
 	Environ []string // of the gateway; see os.Environ
 	Log     *slog.Logger
 }
@@ -238,7 +237,7 @@ func (r *Runner) take(c Claim) {
 	if r.shut {
 		return // the next start of the runner claims it
 	}
-	w := &work{r: r, c: c, log: r.o.Log.With("run", c.Run, "session", c.Job.Session), over: make(chan struct{})}
+	w := &work{r: r, c: c, log: r.o.Log.With("run", c.Run, "session", c.Job.Session), over: make(chan struct{}), ready: make(chan struct{})}
 	before := r.active[c.Run] // a claim of the same run that was lost
 	r.active[c.Run] = w
 	r.work.Go(func() {

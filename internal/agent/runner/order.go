@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 )
 
-// The two streams of a program.
+// The streams of a program: what it prints, and the events that it posts.
 const (
-	streamOut byte = 'o'
-	streamErr byte = 'e'
+	streamOut    byte = 'o'
+	streamErr    byte = 'e'
+	streamPosted byte = 'p'
 )
 
 // step says that a stream was read up to a place, and its events were reported.
@@ -21,7 +23,7 @@ type step struct {
 	to     int64
 }
 
-// order is the steps of a turn, in a file: the events of two streams are numbered in
+// order is the steps of a turn, in a file: the events of all streams are numbered in
 // one row, and a reading after a restart must come to the same numbers. A step is
 // written before its events are reported. It need not survive a power cut, which
 // the program does not survive either.
@@ -40,7 +42,7 @@ func openOrder(path string) (*order, error) {
 	o := &order{}
 	whole := bytes.LastIndexByte(text, '\n') + 1
 	for line := range bytes.Lines(text[:whole]) {
-		if len(line) < 4 || line[0] != streamOut && line[0] != streamErr || line[1] != ' ' {
+		if len(line) < 4 || !slices.Contains([]byte{streamOut, streamErr, streamPosted}, line[0]) || line[1] != ' ' {
 			return nil, fmt.Errorf("the file %s is damaged: %q", path, line)
 		}
 		to, err := strconv.ParseInt(string(line[2:len(line)-1]), 10, 64)

@@ -25,9 +25,10 @@ import (
 //	stdin           its input: a file, which a one-shot program may read to the end
 //	in              a FIFO in place of it, of a persistent program, which stays open
 //	stdout, stderr  what it has written, whole
-//	order           in which order the lines of both were read
+//	posted          the events that it has posted, a line each
+//	order           in which order the lines of these were read
 //	ready-TICKET    lets the program begin as long as it is there
-//	begun           is there once the program may have run
+//	begun           is there once the program may have run, and gets the signals of its group
 //	status          its exit status, once it has ended by itself
 //	...             the files of its plan
 //
@@ -44,6 +45,7 @@ const (
 	inputName  = family.Stdin
 	outputName = family.Stdout
 	errorName  = lines.LogName
+	postedName = "posted"
 	orderName  = "order"
 	readyName  = "ready-" // and the ticket
 	begunName  = "begun"
@@ -51,7 +53,7 @@ const (
 )
 
 // ownNames are the files of the folder that a plan can't bring.
-var ownNames = []string{recordName, inputName, fifo.In, outputName, errorName, orderName, begunName, statusName}
+var ownNames = []string{recordName, inputName, fifo.In, outputName, errorName, postedName, orderName, begunName, statusName}
 
 // errNever says that no program was started for a run, and nothing is left of the
 // attempt: it may be started.
@@ -61,6 +63,7 @@ var errNever = errors.New("no program was started for the run")
 type limits struct {
 	output int64 // bytes of standard output; a program that writes more is ended
 	errors int64 // the same for standard error
+	posted int64 // bytes of events; one that posts more is refused
 	line   int   // bytes of a line that a Reader gets
 	kept   int   // bytes of standard output that are in an Exit
 	tail   int   // bytes of standard error that are in an Exit
@@ -69,7 +72,7 @@ type limits struct {
 }
 
 var defaultLimits = limits{
-	output: 256 << 20, errors: 32 << 20, line: 4 << 20, kept: 4 << 20, tail: 8 << 10, events: 50_000, event: 1 << 20,
+	output: 256 << 20, errors: 32 << 20, posted: 32 << 20, line: 4 << 20, kept: 4 << 20, tail: 8 << 10, events: 50_000, event: 1 << 20,
 }
 
 // programs are the programs of runs on this machine. Close lets go of all.
@@ -105,6 +108,7 @@ type turn struct {
 	Run    string `json:"run"`
 	Stdout int64  `json:"stdout,omitempty"` // where its output begins
 	Stderr int64  `json:"stderr,omitempty"`
+	Posted int64  `json:"posted,omitempty"`
 	// Sending says that its input is being written. A gateway that dies meanwhile leaves
 	// it unknown whether the program got it.
 	Sending bool `json:"sending,omitempty"`

@@ -211,6 +211,17 @@ func TestStop(t *testing.T) {
 			t.Errorf("it told %q and ended with %+v", got.lines, got.exit)
 		}
 	})
+	t.Run("as it begins", func(t *testing.T) {
+		for i := range 20 {
+			p := begin(t, h, fmt.Sprintf("run_5%d", i), script(t, "sleep 3600"))
+			if err := p.stop(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			if got := hear(t, p, 0, all); got.exit.Signal != "TERM" {
+				t.Fatalf("program %d ended with %+v", i, got.exit)
+			}
+		}
+	})
 	t.Run("that ignores all", func(t *testing.T) {
 		h := newHost(t, t.TempDir())
 		h.grace = 1

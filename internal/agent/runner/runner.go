@@ -14,6 +14,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/agent/blueprint"
 	"github.com/tine-mcp/tine/internal/agent/executor"
+	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
 // A Claim is a run that a runner has claimed. What its blueprint says may have
@@ -31,8 +32,14 @@ type Claim struct {
 	// it has been reported to run, Running is set.
 	Adopted bool
 	Running bool
+	// Time is how long it may take; zero for as long as it wants. Began is when its executor
+	// began to run; zero if it has not.
+	Time  time.Duration
+	Began time.Time
 	// Events is how many events of it are recorded.
 	Events int
+	// Trace is what the program goes on with; empty for none.
+	Trace telemetry.Parent
 }
 
 // A World is the session of an agent as its runner opens it.

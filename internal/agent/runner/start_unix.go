@@ -29,7 +29,8 @@ type hosting struct{ census family.Census }
 //
 //   - Nothing begins where the ticket is gone, also when the folder is another's by now.
 //   - The signals that ask to end reach the whole group. The program gets them, and the
-//     shell waits for it: a handler is not inherited, as an ignored signal would be.
+//     shell waits for it: a handler is not inherited, as an ignored signal would be. Before
+//     the program has begun the shell would take such a signal for itself.
 //   - The shell's own remarks, such as "Terminated", are no words of the program. A
 //     redirection without the subshell would hold for the shell, too, while it waits.
 //   - The first input of a persistent program is fed by a process of its own, so that it is
@@ -43,9 +44,8 @@ exec 3>&2 2>/dev/null 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
 trap : HUP INT QUIT TERM USR1 USR2
 d=$1 ticket=$2 feed=$3; shift 3
 [ -e "$d/ready-$ticket" ] || exit 1
-echo $$ >"$d/begun" || exit 1
 if [ -n "$feed" ]; then { command -p cat "$d/stdin" >"$d/in" && command -p rm "$d/stdin"; } 3>&- >/dev/null & fi
-(exec "$@" 2>&3 3>&-)
+(echo $$ >"$d/begun" && exec "$@" 2>&3 3>&-)
 s=$?
 echo "$s" >"$d/status"
 `
@@ -57,6 +57,7 @@ type program struct {
 	id    procid.ID // of the shell
 	kin   family.Family
 	watch procid.Watcher // nil where it had ended before it was adopted
+	posts *posts
 
 	ended  chan struct{} // closed when nothing of it runs any more
 	tended chan struct{} // closed when tend has returned

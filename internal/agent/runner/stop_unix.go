@@ -37,10 +37,13 @@ func (h *programs) tended(dir string, rec record, watch procid.Watcher) *program
 }
 
 func (h *programs) program(dir string, rec record) *program {
-	p := &program{h: h, dir: dir, id: rec.ID, kin: h.family(dir, rec), rec: rec, ended: make(chan struct{}), tended: make(chan struct{})}
+	p := &program{h: h, dir: dir, id: rec.ID, kin: h.family(dir, rec), rec: rec, posts: newPosts(dir, h.limits), ended: make(chan struct{}), tended: make(chan struct{})}
 	p.at.begin(rec.Turn)
 	return p
 }
+
+// heard is where the program posts its events.
+func (p *program) heard() *posts { return p.posts }
 
 func (p *program) tend() {
 	defer close(p.tended)
@@ -127,6 +130,11 @@ func (p *program) stop(ctx context.Context, shutdown []byte) error {
 	if len(shutdown) > 0 && p.write(shutdown, p.h.grace) == nil && p.endsWithin(ctx, p.h.grace) {
 		return p.endErr
 	}
+	for late := time.Now().Add(p.h.grace); !hasBegun(p.dir) && time.Now().Before(late) && ctx.Err() == nil; {
+		if p.endsWithin(ctx, time.Millisecond) {
+			break
+		}
+	}
 	p.signal(syscall.SIGCONT) // a stopped program would not handle the other
 	p.signal(syscall.SIGTERM)
 	if p.endsWithin(ctx, p.h.grace) {
@@ -137,6 +145,11 @@ func (p *program) stop(ctx context.Context, shutdown []byte) error {
 		return fmt.Errorf("process %d was killed and does not end; its folder %s stays", p.id.PID, p.dir)
 	}
 	return p.endErr
+}
+
+func hasBegun(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, begunName))
+	return err == nil
 }
 
 func (p *program) endsWithin(ctx context.Context, d time.Duration) bool {
@@ -193,7 +206,7 @@ func (p *program) fed() bool {
 
 // next begins another turn of a persistent program, for another run.
 func (p *program) next(run string, input []byte) error {
-	t := turn{Run: run, Stdout: p.at.stdout.pos, Stderr: p.at.stderr.pos, Sending: true}
+	t := turn{Run: run, Stdout: p.at.stdout.pos, Stderr: p.at.stderr.pos, Posted: p.at.posted.pos, Sending: true}
 	if err := p.note(t); err != nil {
 		return err
 	}
@@ -201,6 +214,7 @@ func (p *program) next(run string, input []byte) error {
 		return fmt.Errorf("begin another turn: %w", err)
 	}
 	p.at.begin(t)
+	p.posts.set(false)
 	if err := p.write(input, p.h.grace); err != nil {
 		return err
 	}

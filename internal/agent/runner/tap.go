@@ -9,11 +9,13 @@ import (
 )
 
 // place is how far the output of a program was read, in lines.
-type place struct{ stdout, stderr mark }
+type place struct{ stdout, stderr, posted mark }
 
 type mark struct{ pos int64 }
 
-func (a *place) begin(t turn) { a.stdout.pos, a.stderr.pos = t.Stdout, t.Stderr }
+func (a *place) begin(t turn) {
+	a.stdout.pos, a.stderr.pos, a.posted.pos = t.Stdout, t.Stderr, t.Posted
+}
 
 // tap reads a growing file line by line.
 type tap struct {

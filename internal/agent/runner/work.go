@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/agent/executor"
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
@@ -17,6 +20,7 @@ var (
 	errStopped = errors.New("the run is to be stopped")
 	errLeft    = errors.New("the runner closes, and the program goes on")
 	errClosed  = errors.New("the runner closes")
+	errOverdue = errors.New("the run has taken as long as it may")
 )
 
 // work is one run that this runner has claimed. do is its goroutine.
@@ -33,6 +37,11 @@ type work struct {
 	log   *slog.Logger
 	lease *lease
 	over  chan struct{} // closed when nothing of it is left in this runner
+	ready chan struct{} // closed when its program is there
+
+	posting sync.Mutex
+	posts   *posts // of the program; nil where it posts nothing
+
 	// ending says that its end is being reported, or has been.
 	ending atomic.Bool
 
@@ -53,6 +62,8 @@ func (w *work) do() {
 	defer w.lease.end()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	watched := make(chan struct{})
+	overdue, forget := w.overdue()
+	defer forget()
 	go func() {
 		defer close(watched)
 		select {
@@ -60,6 +71,8 @@ func (w *work) do() {
 			cancel(errStopped)
 		case <-w.lease.lost:
 			cancel(ErrStale)
+		case <-overdue:
+			cancel(errOverdue)
 		case <-w.r.closing.Done():
 			w.r.mu.Lock()
 			defer w.r.mu.Unlock()
@@ -80,6 +93,24 @@ func (w *work) do() {
 	w.live()
 }
 
+// overdue tells when the run has taken as long as it may; never, where that is no matter.
+func (w *work) overdue() (<-chan time.Time, func() bool) {
+	if w.c.Time <= 0 {
+		return nil, func() bool { return false }
+	}
+	left := w.c.Time
+	if !w.c.Began.IsZero() {
+		left -= time.Since(w.c.Began)
+	}
+	t := time.NewTimer(max(left, 0))
+	return t.C, t.Stop
+}
+
+// late is the error of a run that has taken as long as it may.
+func (w *work) late() *api.Error {
+	return &api.Error{Kind: api.KindTimeout, Message: fmt.Sprintf("the run took longer than %s and was ended; limits.time of the blueprint, or agents.time of the config, says how long it may take", config.Brief(w.c.Time))}
+}
+
 // panicked ends a run in which the runner itself has failed.
 func (w *work) panicked(err error) {
 	if w.p != nil {
@@ -98,6 +129,7 @@ func (w *work) live() {
 			w.refused(err)
 			return
 		}
+		w.hears()
 		if !w.follow(told) {
 			return
 		}
@@ -117,6 +149,8 @@ func (w *work) refused(err error) {
 		w.clean()
 	case errors.Is(cause, errStopped), errors.Is(err, errStopped):
 		w.end(Report{}, false)
+	case errors.Is(cause, errOverdue):
+		w.end(Report{Error: w.late()}, false)
 	case cause != nil && w.p == nil && why.Kind != api.KindLost: // nothing was done yet
 		w.revoke()
 		w.clean()
@@ -224,6 +258,8 @@ func (w *work) conclude(rest Report, out ending, cause, stuck error) {
 		if out.Err != nil || result.Text == "" && len(result.Data) == 0 {
 			rest.Result = nil // the coordinator says that it was stopped
 		}
+	case errors.Is(cause, errOverdue):
+		rest.Result, rest.Error = nil, w.late()
 	case errors.Is(cause, errClosed):
 		rest.Result = nil
 		rest.Error = &api.Error{Kind: api.KindLost, Message: "its runner was ended before it; what it did until then may have taken effect"}

@@ -13,6 +13,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/agent/blueprint"
 	"github.com/tine-mcp/tine/internal/agent/executor"
+	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/testkit"
 )
 
@@ -65,7 +66,7 @@ func (scripted) Name() string               { return "scripted" }
 func (scripted) Check(map[string]any) error { return nil }
 func (scripted) Secrets() []string          { return []string{"word-of-mouth"} }
 func (s scripted) Plan(job executor.Job) (executor.Plan, error) {
-	return executor.Plan{Command: "sh", Args: []string{"-c", s.text}, Dir: job.WorkDir()}, nil
+	return executor.Plan{Command: "sh", Args: []string{"-c", s.text}, Env: job.Env, Dir: job.WorkDir()}, nil
 }
 func (scripted) Read(executor.Job) executor.Reader { return fragile{} }
 
@@ -82,6 +83,20 @@ func (fragile) End(exit executor.Exit) (api.RunResult, error) {
 	return api.RunResult{Text: string(exit.Stdout)}, executor.Failed(exit)
 }
 
+// A program goes on with the trace of its run, and has no such variables without one.
+func TestTraceOfAProgram(t *testing.T) {
+	for want, trace := range map[string]telemetry.Parent{
+		"00-1-2-01 a=1\n": {Traceparent: "00-1-2-01", Tracestate: "a=1"},
+		"00-1-2-01 -\n":   {Traceparent: "00-1-2-01"},
+		"- -\n":           {},
+	} {
+		_, end := runOnce(t, `echo "${TRACEPARENT--} ${TRACESTATE--}"`, Claim{Trace: trace})
+		if end.Result == nil || end.Result.Text != want {
+			t.Errorf("with %+v it printed %+v, want %q: %+v", trace, end.Result, want, end.Error)
+		}
+	}
+}
+
 // A program that writes too much, or what its executor can't read, is ended, and its run
 // fails.
 func TestProgramsThatAreEnded(t *testing.T) {
@@ -95,7 +110,7 @@ func TestProgramsThatAreEnded(t *testing.T) {
 		{"it kills itself", `kill -KILL $$`, api.KindTool, "killed by SIGKILL"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, end := runOnce(t, tt.text)
+			_, end := runOnce(t, tt.text, Claim{})
 			if end.Error == nil || end.Error.Kind != tt.kind || !strings.Contains(end.Error.Message, tt.words) {
 				t.Errorf("it ended with %+v, %+v", end.Result, end.Error)
 			}
@@ -106,14 +121,15 @@ func TestProgramsThatAreEnded(t *testing.T) {
 // A program prints its token, a secret of its blueprint and one of its executor. Nobody is
 // shown them.
 func TestSecretsThatAProgramPrints(t *testing.T) {
-	told, end := runOnce(t, `echo "token of the run, secret-of-the-blueprint, word-of-mouth"`)
+	told, end := runOnce(t, `echo "token of the run, secret-of-the-blueprint, word-of-mouth"`, Claim{})
 	if want := "****, ****, ****"; end.Result == nil || end.Result.Text != want+"\n" || !strings.Contains(told, `{"text":"`+want+`"}`) {
 		t.Errorf("it told %s and ended with %+v, %+v", told, end.Result, end.Error)
 	}
 }
 
-// runOnce does one run of a script, and returns what it told.
-func runOnce(t *testing.T, text string) (told string, end Report) {
+// runOnce does the run of a claim with a script, and returns what it told. Nothing of it is
+// left.
+func runOnce(t *testing.T, text string, c Claim) (told string, end Report) {
 	t.Helper()
 	q := &lone{claims: make(chan Claim, 1), events: make(chan []executor.Event, 10000), ended: make(chan Report, 1)}
 	dir := t.TempDir()
@@ -122,7 +138,10 @@ func runOnce(t *testing.T, text string) (told string, end Report) {
 		t.Fatal(err)
 	}
 	r.host.limits.output = 10_000
-	q.claims <- Claim{Run: "run_1", Number: 1, Until: time.Now().Add(time.Minute), Blueprint: blueprint.Resolved{Executor: "scripted", Secrets: []string{"secret-of-the-blueprint"}}, Job: executor.Job{Run: "run_1", Session: "ses_1"}}
+	c.Run, c.Number, c.Until = "run_1", 1, time.Now().Add(time.Minute)
+	c.Blueprint = blueprint.Resolved{Executor: "scripted", Secrets: []string{"secret-of-the-blueprint"}}
+	c.Job = executor.Job{Run: "run_1", Session: "ses_1"}
+	q.claims <- c
 	over := make(chan struct{})
 	go func() {
 		defer close(over)

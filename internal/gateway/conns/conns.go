@@ -18,7 +18,6 @@ package conns
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -94,11 +93,14 @@ func From(ctx context.Context) *Conn {
 }
 
 func connOf(nc net.Conn) *Conn {
-	if t, ok := nc.(*tls.Conn); ok {
-		nc = t.NetConn()
+	for {
+		around, ok := nc.(interface{ NetConn() net.Conn }) // TLS, or what has read its beginning
+		if !ok {
+			c, _ := nc.(*Conn)
+			return c
+		}
+		nc = around.NetConn()
 	}
-	c, _ := nc.(*Conn)
-	return c
 }
 
 // Accept implements net.Listener. It waits only while every connection is held.

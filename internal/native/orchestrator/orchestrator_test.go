@@ -127,7 +127,7 @@ func TestAsync(t *testing.T) {
 	}
 	want := []api.NewRun{
 		{Agent: "worker", Parameters: map[string]any{"n": json.Number("12345678901234567890")}, ProjectDir: "/p", Mode: api.ModeAsyncPoll},
-		{Session: "ses_1", Prompt: "go on", Mode: api.ModeAsyncCallback},
+		{Session: "ses_1", Parameters: map[string]any{"prompt": "go on"}, Mode: api.ModeAsyncCallback},
 	}
 	got, _ := json.Marshal(f.started)
 	if wanted, _ := json.Marshal(want); string(got) != string(wanted) {

@@ -99,11 +99,11 @@ func (s *server) addTools(srv *mcp.Server) {
 		})
 	add(srv, &mcp.Tool{Name: "start_session", Annotations: starts, Description: "Start an agent with a prompt: start_agent_session in short."},
 		func(ctx context.Context, c call, in startPrompt) (started, error) {
-			return s.begin(ctx, c, api.NewRun{Agent: in.Agent, Prompt: in.Prompt, ProjectDir: in.ProjectDir, Mode: in.Mode})
+			return s.begin(ctx, c, api.NewRun{Agent: in.Agent, Parameters: api.Parameters{"prompt": in.Prompt}, ProjectDir: in.ProjectDir, Mode: in.Mode})
 		})
 	add(srv, &mcp.Tool{Name: "resume_session", Annotations: starts, Description: "Resume an agent with a prompt: resume_agent_session in short."},
 		func(ctx context.Context, c call, in resumePrompt) (started, error) {
-			return s.begin(ctx, c, api.NewRun{Session: in.Session, Prompt: in.Prompt, Mode: in.Mode})
+			return s.begin(ctx, c, api.NewRun{Session: in.Session, Parameters: api.Parameters{"prompt": in.Prompt}, Mode: in.Mode})
 		})
 	add(srv, &mcp.Tool{Name: "list_agent_blueprints", Annotations: reads, Description: "The agents that you may start, with what they want."}, s.listBlueprints)
 	add(srv, &mcp.Tool{Name: "list_agent_sessions", Annotations: reads, Description: "The sessions of the agents that you have started."}, s.listSessions)

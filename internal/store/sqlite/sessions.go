@@ -44,8 +44,12 @@ func (d *DB) DeleteSession(ctx context.Context, id string) error {
 	return d.wrap("delete a session", d.deleteSessions(ctx, id))
 }
 
+// dropEvents drops those of a session. Those of its runs are its agent's, as long as that is
+// kept.
+const dropEvents = "DELETE FROM events WHERE session = ?1 AND (run = '' OR NOT EXISTS (SELECT 1 FROM agent_sessions WHERE id = ?1))"
+
 func (d *DB) deleteSessions(ctx context.Context, ids ...string) error {
-	sessions, events := write{query: "DELETE FROM sessions WHERE id = ?"}, write{query: "DELETE FROM events WHERE session = ?"}
+	sessions, events := write{query: "DELETE FROM sessions WHERE id = ?"}, write{query: dropEvents}
 	tokens := write{query: deleteTokensOf}
 	for _, id := range ids {
 		sessions.add(id)

@@ -312,6 +312,12 @@ func testDropAgents(t *testing.T, s store.Shared, reopen func() store.Shared) {
 		}
 	}
 	check(hour(6), "edge", "late child", "old")
+
+	// The session of an agent that could not be opened is deleted, and its runs are not.
+	must(t, s.DeleteSession(ctx, "running"))
+	if events := got(s.Feed(ctx, store.FeedFilter{Session: "running"})).Events; len(events) != 1 || events[0].Run != "run running" {
+		t.Errorf("the session of an agent is deleted, and there are the events %s", show(events))
+	}
 }
 
 func testAgentsAtOnce(t *testing.T, s store.Shared, reopen func() store.Shared) {

@@ -136,6 +136,70 @@ class Gateway:
         return holders(self.state)
 
 
+class Relay:
+    """Connections to a gateway, on which a test does what a network does."""
+
+    def __init__(self, url: str) -> None:
+        self._host, _, self._port = url.removeprefix("http://").partition(":")
+        self._open: set[asyncio.StreamWriter] = set()
+        self._frozen: set[asyncio.StreamWriter] = set()
+        #: How many answers to these requests are lost, with their connection: the start of a request and a count.
+        self.lose: dict[bytes, int] = {}
+        #: The beginnings of the requests that came.
+        self.asked: list[bytes] = []
+        self.url = ""
+
+    async def __aenter__(self) -> Relay:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = "http://127.0.0.1:" + str(self._server.sockets[0].getsockname()[1])
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        self.cut()
+        await self._server.wait_closed()
+
+    def cut(self) -> None:
+        """Breaks all connections that are open."""
+        for writer in self._open:
+            writer.transport.abort()
+
+    def freeze(self) -> None:
+        """Has all connections that are open bring nothing more, without an end."""
+        self._frozen |= self._open
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up, out = await asyncio.open_connection(self._host, int(self._port))
+        both = {writer, out}
+        self._open |= both
+        loses: list[bytes] = []
+
+        async def ask() -> None:
+            while piece := await reader.read(1 << 16):
+                self.asked.append(piece)
+                loses.extend(start for start in self.lose if piece.startswith(start) and self.lose[start])
+                out.write(piece)
+
+        async def answer() -> None:
+            while piece := await up.read(1 << 16):
+                if loses:
+                    self.lose[loses.pop()] -= 1
+                    return
+                if writer not in self._frozen:
+                    writer.write(piece)
+
+        working = [asyncio.create_task(ask()), asyncio.create_task(answer())]
+        try:
+            await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in working:
+                task.cancel()
+            await asyncio.gather(*working, return_exceptions=True)
+            self._open -= both
+            for one in both:
+                one.transport.abort()
+
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 

@@ -25,6 +25,9 @@ def test_addresses() -> None:
         ("http://h:1", "http://h:1", ""),
         ("https://h/tine/", "https://h/tine", ""),
         ("http://h:1/mcp", "http://h:1", ""),
+        ("http://h:1/tine/mcp/files/", "http://h:1/tine", ""),
+        ("http://h:1/s/ses_1/mcp/orchestrator", "http://h:1", ""),
+        ("http://h:1/s/mcp/x/y", "http://h:1/s/mcp/x/y", ""),
         ("http://u:p%40ss@h:1?x=1#y", "http://h:1", "p@ss"),
         ("http://[::1]:8463", "http://[::1]:8463", ""),
     ]:

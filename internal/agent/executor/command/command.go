@@ -157,7 +157,7 @@ func (x *Executor) Plan(job executor.Job) (executor.Plan, error) {
 		return executor.Plan{}, err
 	}
 	return executor.Plan{
-		Command: p.Command, Args: p.Args, Env: p.Environment(job), Dir: job.WorkDir(), Stdin: input, Persistent: s.persistent,
+		Command: p.Command, Args: p.Args, Env: p.WithAPI(job), Dir: job.WorkDir(), Stdin: input, Persistent: s.persistent,
 	}, nil
 }
 

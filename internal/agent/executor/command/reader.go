@@ -20,10 +20,13 @@ type reader struct {
 	result *api.RunResult // that a line said
 	fault  string         // likewise
 	plain  bytes.Buffer
-	cut    bool // plain is not all
-	torn   bool // a line of the contract is no JSON, such as one that was cut off
-	wrong  bool // one is other JSON than it says
+	cut    bool           // plain is not all
+	torn   bool           // a line of the contract is no JSON, such as one that was cut off
+	wrong  bool           // one is other JSON than it says
+	calls  map[string]int // that were posted and have not returned, by their tool and id
 }
+
+var _ executor.Hearer = (*reader)(nil)
 
 // printed is a line of the contract.
 type printed struct {
@@ -99,6 +102,42 @@ func (r *reader) line(line []byte) (events []executor.Event, complete bool) {
 	}
 	r.keep(line) // it may be the result
 	return nil, false
+}
+
+// Hear implements executor.Hearer. Some programs post a call and its return, and some the
+// return alone.
+func (r *reader) Hear(event []byte) []executor.Event {
+	p, err := executor.ReadPosted(event)
+	if err != nil { // cut off by a kill, so that it was not taken
+		return nil
+	}
+	call := p.Tool + "\x00" + p.ToolID
+	switch p.Type {
+	case executor.PostedBind:
+		return []executor.Event{executor.Bound(p.ExecutorSession)}
+	case executor.PostedMessage:
+		if text := p.Said(); text != "" && p.Role != "user" { // which is the prompt
+			return []executor.Event{executor.Text(text)}
+		}
+	case executor.PostedCall:
+		if r.calls == nil {
+			r.calls = make(map[string]int)
+		}
+		r.calls[call]++
+		return []executor.Event{executor.Call(p.ToolID, p.Tool, p.Input)}
+	case executor.PostedReturn:
+		text, isError := p.Returned()
+		returned := executor.Returned(p.ToolID, text, isError)
+		if r.calls[call] > 0 {
+			r.calls[call]--
+			return []executor.Event{returned}
+		}
+		return []executor.Event{executor.Call(p.ToolID, p.Tool, p.Input), returned}
+	case executor.PostedResult:
+		result := p.Result()
+		r.result = &result
+	}
+	return nil
 }
 
 func (r *reader) keep(line []byte) {

@@ -72,7 +72,7 @@ func (x *Executor) Plan(job executor.Job) (executor.Plan, error) {
 		}
 		args = append(args, flags...)
 	}
-	return executor.Plan{Command: p.Command, Args: args, Env: p.Environment(job), Dir: job.WorkDir()}, nil
+	return executor.Plan{Command: p.Command, Args: args, Env: p.WithAPI(job), Dir: job.WorkDir()}, nil
 }
 
 var keys = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)

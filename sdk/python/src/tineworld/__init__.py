@@ -11,12 +11,14 @@ from ._features import MissingFeature
 from ._opening import Opening
 from ._places import Executed
 from ._session import Spec
+from ._told import RunEvent, RunFailed, RunResult, RunStopped, RunTimeout
 from .client import Tine, connect
 from .errors import Infrastructure, Invalid, Kind, Lost, NoGateway, Refused, SetupFailed, Timeout, TineError, UnusableFiles, WorldClosed, WorldFailed
 from .local import local
 from .messages import Format, Message, MessageFormat
 from .result import Result
 from .rollouts import Dropped, Group, Kept, Rollouts
+from .runs import Run
 from .trajectory import Step
 from .world import Timeouts, World
 
@@ -38,6 +40,12 @@ __all__ = [
     "Refused",
     "Result",
     "Rollouts",
+    "Run",
+    "RunEvent",
+    "RunFailed",
+    "RunResult",
+    "RunStopped",
+    "RunTimeout",
     "SetupFailed",
     "Spec",
     "Step",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
@@ -47,9 +48,8 @@ def address(url: str | None, token: str | None) -> Address:
         token = unquote(parts.password or "") or os.environ.get("TINE_TOKEN") or ""
     if any(c in token for c in "\r\n"):
         raise Invalid("the token has a line break in it; give it as one line")
-    path = parts.path.rstrip("/")
-    # The address that an MCP client is given is taken, too.
-    path = path.removesuffix("/mcp").rstrip("/")
+    # The address that an MCP client is given is taken, too, of all servers or one, also in a session.
+    path = re.sub("(/s/[^/]+)?/mcp(/[^/]+)?$", "", parts.path.rstrip("/")).rstrip("/")
     netloc = f"[{host}]" if ":" in host else host
     if port is not None:
         netloc += f":{port}"

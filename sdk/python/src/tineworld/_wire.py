@@ -36,7 +36,9 @@ _BROKEN = (aiohttp.ClientError, OSError, asyncio.IncompleteReadError)
 
 @dataclass(frozen=True)
 class Ask:
-    """One request. `key` makes a creation safe to repeat; `repeat` says that it is safe by itself."""
+    """One request. `key` makes a creation safe to repeat; `repeat` says that it is safe by itself.
+    `quiet` is for an answer that comes when something happens: after so many seconds without a byte
+    the connection counts as broken."""
 
     method: str
     path: tuple[str, ...]
@@ -46,6 +48,7 @@ class Ask:
     accept: str = "application/json"
     key: str | None = None
     repeat: bool | None = None
+    quiet: float | None = None
 
     @property
     def repeatable(self) -> bool:
@@ -72,6 +75,11 @@ def encode(value: Any) -> bytes:
         raise Invalid("what was given is not JSON: it is nested too deep") from None
 
 
+@lru_cache
+def _timeout(quiet: float | None) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=quiet)
+
+
 @lru_cache(maxsize=4096)
 def _url(address: Address, path: tuple[str, ...]) -> URL:
     return URL(address.at(path), encoded=True)
@@ -89,23 +97,32 @@ class Wire:
         self.address = address
         self.max_body = max_body
         self.patience = patience
+        #: As many requests may wait for the end of a run.
+        self.turns = asyncio.Semaphore(connections)
         self._loop = asyncio.get_running_loop()
         self._heard = 0.0  # when the last answer was read
         headers = {"User-Agent": "tineworld"}
         if address.token:
             headers["Authorization"] = "Bearer " + address.token
-        self._http = aiohttp.ClientSession(
-            # The gateway keeps an idle connection for two minutes: the client must give it up first.
-            connector=aiohttp.TCPConnector(limit=connections, keepalive_timeout=30),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
-            headers=headers,
-            # A proxy of the environment is for other machines.
-            trust_env=not address.loopback,
-            read_bufsize=1 << 18,
-        )
+
+        def pool(limit: int) -> aiohttp.ClientSession:
+            return aiohttp.ClientSession(
+                # The gateway keeps an idle connection for two minutes: the client must give it up first.
+                connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=30),
+                timeout=_timeout(None),
+                headers=headers,
+                # A proxy of the environment is for other machines.
+                trust_env=not address.loopback,
+                read_bufsize=1 << 18,
+            )
+
+        self._http = pool(connections)
+        # Requests whose answers come when something happens keep no others from their connections.
+        self._waits = pool(0)
 
     async def close(self) -> None:
         await self._http.close()
+        await self._waits.close()
 
     async def json(self, method: str, *path: str, body: Any = None, query: Query | None = None, key: str | None = None) -> Any:
         """Sends a request and returns its answer, decoded; None where there is none."""
@@ -121,7 +138,7 @@ class Wire:
             try:
                 return await self._once(ask, read)
             except TineError as error:
-                if not _again(ask, error):
+                if not again(ask, error):
                     raise
                 # Not all at once: hundreds of callers wait for the same gateway.
                 wait = max(error.retry_after, pause * random.uniform(0.5, 1))
@@ -177,7 +194,8 @@ class Wire:
             url = url.update_query(ask.query)
         # What is large is sent in pieces, between which others have a turn.
         body = io.BytesIO(ask.body) if ask.body is not None and len(ask.body) > 1 << 19 else ask.body
-        return self._http.request(ask.method, url, data=body, headers=headers, allow_redirects=False)
+        http = self._http if ask.quiet is None else self._waits
+        return http.request(ask.method, url, data=body, headers=headers, allow_redirects=False, timeout=_timeout(ask.quiet))
 
     async def read_lines(self, ask: Ask, answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
         what = self._what(ask)
@@ -255,7 +273,8 @@ class Wire:
         return BrokenOff(f"the request to {base} broke off ({reason}); whether it was carried out is unknown")
 
 
-def _again(ask: Ask, error: TineError) -> bool:
+def again(ask: Ask, error: TineError) -> bool:
+    """Whether sending a request once more can help, and does no harm."""
     match error:
         case NoGateway():
             return True

@@ -11,6 +11,7 @@ from typing import Any, TypedDict, TypeVar
 import aiohttp
 
 from . import _address, _features, rollouts, trajectory
+from ._agents import Agents
 from ._lease import Lease
 from ._many import Many
 from ._opening import Cleanups, Opening
@@ -72,7 +73,7 @@ def connect(
     return Opening(make, Tine.close)
 
 
-class Tine(Many):
+class Tine(Many, Agents):
     """A connection to a gateway, made by `connect` or `local`. It belongs to the event loop that it
     was made in; its methods may run at once."""
 

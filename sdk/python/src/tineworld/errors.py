@@ -29,6 +29,8 @@ class TineError(Exception):
         retry_after: float = 0,
         causes: Sequence[TineError] = (),
         call: str = "",
+        code: str = "",
+        errors: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -44,6 +46,10 @@ class TineError(Exception):
         self.causes = tuple(causes)
         #: The id of the call that failed, in the trajectory; empty where it is not there.
         self.call = call
+        #: A word for some mistakes, such as "parameter_validation_failed"; empty for most.
+        self.code = code
+        #: What is wrong with the parameters of a run, each as {"path", "message", "schema_path"}.
+        self.errors = [dict(error) for error in errors]
 
 
 class Invalid(TineError):
@@ -129,4 +135,6 @@ def from_api(error: Mapping[str, Any], status: int = 0, prefix: str = "", call: 
         retry_after=float(error.get("retry_after") or 0),
         causes=[from_api(cause) for cause in error.get("causes") or ()],
         call=call,
+        code=str(error.get("error") or ""),
+        errors=error.get("validation_errors") or (),
     )

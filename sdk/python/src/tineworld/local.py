@@ -75,6 +75,7 @@ exit $code
 def local(
     config: Mapping[str, Any] | str | Path | None = None,
     *,
+    agents: str | Path | None = None,
     state: str | Path | None = None,
     binary: str | Path | None = None,
     **options: Unpack[Options],
@@ -82,7 +83,7 @@ def local(
     """Starts a gateway and connects to it. It ends with the block, with `close`, or with this program.
 
     `config` is a config as a dict, the path of one, or None for the built-in servers; a mistake in it
-    is Invalid. `state` is
+    is Invalid. `agents` is a folder of blueprints, for a config that is no file. `state` is
     where the gateway keeps its data; without it a temporary folder, which is removed at the end.
     `binary` is the program `tine`: by default the one of TINE_BIN, else the one that came with this
     package, else `tineworld` or `tine` on PATH. The options are those of `connect`.
@@ -93,7 +94,7 @@ def local(
         raise Invalid(f"local() works on Linux and macOS; on Windows start `{_programs.command()} serve` and use connect()")
 
     async def make() -> Tine:
-        gateway = Gateway(config, state, _programs.find(binary))
+        gateway = Gateway(config if agents is None else _with_agents(config, Path(agents)), state, _programs.find(binary))
         try:
             url, token = await gateway.start()
             tine = await client.connect(url, token, **options)
@@ -223,6 +224,17 @@ async def _wait(process: subprocess.Popen[bytes]) -> int:
     assert process.stdin is not None
     process.stdin.close()
     return await asyncio.to_thread(process.wait, _STOP)
+
+
+def _with_agents(config: Mapping[str, Any] | str | Path | None, folder: Path) -> Mapping[str, Any]:
+    """A config with a folder of blueprints."""
+    if config is None:
+        config = {"servers": _BUILT_IN["servers"] | {"orchestrator": {"builtin": "orchestrator"}}}
+    if isinstance(config, (str, Path)) or "dir" in (section := dict(config.get("agents") or {})):
+        raise Invalid("the config that local() got says itself where its agents are, in agents.dir or beside it; leave agents out")
+    if not folder.is_dir():
+        raise Invalid(f"there is no folder {folder.absolute()}; give local() a folder of blueprints as agents")
+    return {**config, "agents": section | {"dir": str(folder.absolute())}}
 
 
 def _yaml(config: Mapping[str, Any]) -> str:

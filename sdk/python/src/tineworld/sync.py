@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +23,8 @@ from . import world as _world
 from ._opening import Opening
 from ._places import Executed
 from ._session import Spec
+from ._sync_agents import Agents, iterate
+from ._sync_agents import Run as Run
 from ._thread import LoopThread
 from .client import Options
 from .errors import Invalid, WorldFailed
@@ -45,12 +47,13 @@ def connect(url: str | None = None, token: str | None = None, **options: Unpack[
 def local(
     config: Mapping[str, Any] | str | Path | None = None,
     *,
+    agents: str | Path | None = None,
     state: str | Path | None = None,
     binary: str | Path | None = None,
     **options: Unpack[Options],
 ) -> Tine:
     """`tineworld.local`, with the same arguments."""
-    return _start(lambda: _local.local(config, state=state, binary=binary, **options))
+    return _start(lambda: _local.local(config, agents=agents, state=state, binary=binary, **options))
 
 
 def _start(opening: Callable[[], Opening[_client.Tine]]) -> Tine:
@@ -78,11 +81,7 @@ async def _wait(opening: Opening[T]) -> T:
     return await opening
 
 
-async def _next(steps: AsyncGenerator[Step, None]) -> Step | None:
-    return await anext(steps, None)
-
-
-class Tine:
+class Tine(Agents):
     """A connection to a gateway: `tineworld.Tine`, without `await`."""
 
     def __init__(self, thread: LoopThread, tine: _client.Tine) -> None:
@@ -196,12 +195,7 @@ class Tine:
 
     def trajectories(self, *, labels: Mapping[str, str] | None = None, closed: bool = True, kept: bool = False) -> Iterator[Step]:
         """The steps of all sessions with these labels; see `tineworld.Tine.trajectories`."""
-        steps = self._tine.trajectories(labels=labels, closed=closed, kept=kept)
-        try:
-            while (step := self._run(_next(steps))) is not None:
-                yield step
-        finally:
-            self._run(steps.aclose())
+        return iterate(self._run, self._tine.trajectories(labels=labels, closed=closed, kept=kept))
 
     def delete_snapshot(self, snapshot: str) -> None:
         """Deletes a snapshot, by name or id."""

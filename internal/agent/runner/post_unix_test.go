@@ -1,0 +1,117 @@
+//go:build linux || darwin
+
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/agent/executor"
+	"github.com/tine-mcp/tine/internal/testkit"
+)
+
+// hearer is a listener that hears what is posted as well.
+type hearer struct{ listener }
+
+func (h *hearer) Hear(event []byte) []executor.Event {
+	return []executor.Event{executor.Text("posted " + string(event))}
+}
+
+// heardOf follows a program with a hearer.
+func heardOf(t *testing.T, p *program, told int) (lines []string, end ending) {
+	t.Helper()
+	end, err := p.follow(t.Context(), &hearer{}, told, func(events []executor.Event) error {
+		for _, e := range events {
+			lines = append(lines, string(e.Data))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines, end
+}
+
+// What was posted before the line that ends a turn is told in that turn, and before the
+// line; and a reading after a restart tells the same.
+func TestPostedBeforeTheEnd(t *testing.T) {
+	for range 20 {
+		h := newHost(t, t.TempDir())
+		plan := script(t, `until [ -e go1 ]; do sleep 0.001; done; echo turn; exec sleep 1000`)
+		p := begin(t, h, "run_1", plan)
+		var all sync.WaitGroup
+		all.Go(func() {
+			for n := range 10 {
+				if err := p.posts.add(fmt.Appendf(nil, `{"n": %d}`, n)); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := os.WriteFile(filepath.Join(plan.Dir, "go1"), nil, 0o600); err != nil {
+				t.Error(err)
+			}
+		})
+		lines, end := heardOf(t, p, 0)
+		all.Wait()
+		if !end.Goes || len(lines) != 11 || !strings.Contains(lines[10], "turn") {
+			t.Fatalf("it told %q, and ended with %+v", lines, end)
+		}
+		if err := p.posts.add([]byte(`{}`)); !errors.Is(err, errPostedLate) {
+			t.Errorf("after the turn: %v", err)
+		}
+		p.leave()
+		if again, _ := heardOf(t, adopted(t, h, "run_1"), 0); !slices.Equal(again, lines) {
+			t.Errorf("read again it told %q", again)
+		}
+		p.kill()
+		<-p.tended
+	}
+}
+
+// An event that was cut off by a kill was not taken, and spoils no other.
+func TestPostedAfterATornEvent(t *testing.T) {
+	h := newHost(t, t.TempDir())
+	p := begin(t, h, "run_1", script(t, "exec sleep 1000"))
+	if err := os.WriteFile(filepath.Join(p.dir, postedName), []byte(`{"n":1}`+"\n"+`{"n":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.posts.add([]byte(`{"n":3}`)); err != nil {
+		t.Fatal(err)
+	}
+	p.kill()
+	lines, _ := heardOf(t, p, 0)
+	if len(lines) != 3 || !strings.Contains(lines[0], `{\"n\":1}`) || !strings.Contains(lines[2], `{\"n\":3}`) {
+		t.Errorf("it told %q", lines)
+	}
+}
+
+func TestPostedTooMuch(t *testing.T) {
+	h := newHost(t, t.TempDir())
+	h.limits.posted, h.limits.line = 40, 30
+	p := begin(t, h, "run_1", script(t, "exec sleep 1000"))
+	long := []byte(`{"text": "` + strings.Repeat("a", 30) + `"}`)
+	for want, event := range map[string][]byte{"may have 30": long, "can't be read": []byte(`{"n": `)} {
+		if err := p.posts.add(event); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", event, err)
+		}
+	}
+	fits := []byte(`{"n":1234567890123}`)
+	if err := errors.Join(p.posts.add(fits), p.posts.add(fits)); err != nil {
+		t.Error(err)
+	}
+	var e *api.Error
+	if err := p.posts.add(fits); !errors.As(err, &e) || e.Kind != api.KindRefused || !strings.Contains(e.Message, "40 bytes") {
+		t.Errorf("the third: %v", err)
+	}
+	p.kill()
+	testkit.Within(t, "its end", p.ended)
+	if lines, _ := heardOf(t, p, 0); len(lines) != 2 {
+		t.Errorf("it told %q", lines)
+	}
+}
