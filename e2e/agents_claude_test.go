@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 package e2e
 
@@ -18,11 +18,6 @@ import (
 	"github.com/tine-mcp/tine/internal/model/modeltest"
 	"github.com/tine-mcp/tine/internal/testkit"
 )
-
-// calling is a reply that calls a tool.
-func calling(n int, tool string, input map[string]any) modeltest.Reply {
-	return modeltest.Reply{Calls: []modeltest.Call{modelCall(n, tool, input)}}
-}
 
 // begins is a model that says so, calls a tool, and then goes on.
 func begins(then func() modeltest.Reply) func(modeltest.Asked) modeltest.Reply {
@@ -233,8 +228,9 @@ func (w *claudeWorld) holds(t *testing.T, r modeltest.Request, tools []string, e
 	}
 }
 
-// works starts a run, and returns it when its model is at work, with its programs.
-func (w *claudeWorld) works(t *testing.T, agent string) (*api.Run, []int) {
+// works starts a run, and returns it when its model is at work, with the process of Claude
+// Code.
+func (w *claudeWorld) works(t *testing.T, agent string) (*api.Run, int) {
 	t.Helper()
 	c := w.client(t)
 	run := startRun(t, c, api.NewRun{Agent: agent, Prompt: "Go."})
@@ -246,23 +242,23 @@ func (w *claudeWorld) works(t *testing.T, agent string) (*api.Run, []int) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	pids := w.programs(run.ID)
-	if len(pids) != 1 {
-		t.Fatalf("the programs of %s are %v", run.ID, pids)
+	claude, others := w.processes(run.ID)
+	if len(claude) != 1 || len(others) != 1 {
+		t.Fatalf("the processes of %s are %v and %v, want Claude Code and its shell", run.ID, claude, others)
 	}
-	return run, pids
+	return run, claude[0]
 }
 
 // stopped stops a run while its model is at work.
 func (w *claudeWorld) stopped(t *testing.T) {
 	c := w.client(t)
-	run, pids := w.works(t, "stopped")
+	run, pid := w.works(t, "stopped")
 	if out, err := w.tine(t.Context(), "runs", "stop", "--wait", run.ID); err != nil || out != run.ID+": stopped\n" {
 		t.Errorf("it printed %q, %v", out, err)
 	}
 	endedOnce(t, c, run.ID, api.RunPending, api.RunClaimed, api.RunRunning, api.RunStopping, api.RunStopped)
-	if left := w.programs(run.ID); len(left) > 0 || lives(pids[0]) {
-		t.Errorf("the programs %v are left, of %v", left, pids)
+	if w.gone(t, run.ID); lives(pid) {
+		t.Errorf("process %d is left", pid)
 	}
 }
 
@@ -270,8 +266,8 @@ func (w *claudeWorld) stopped(t *testing.T) {
 // run.
 func (w *claudeWorld) killed(t *testing.T) {
 	c := w.client(t)
-	run, pids := w.works(t, "killed")
-	if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
+	run, pid := w.works(t, "killed")
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	if r := ended(t, c, run.ID, api.RunFailed); r.Error.Kind != api.KindTool || !strings.Contains(r.Error.Message, "killed by SIGKILL") {
@@ -299,9 +295,9 @@ func (w *claudeWorld) killed(t *testing.T) {
 // adopted kills the gateway while Claude Code works. The next one has its program, which
 // calls a tool there, and it ends once.
 func (w *claudeWorld) adopted(t *testing.T, release func()) {
-	run, pids := w.works(t, "patient")
+	run, pid := w.works(t, "patient")
 	w.kill()
-	if !lives(pids[0]) {
+	if !lives(pid) {
 		t.Fatal("Claude Code did not outlive the gateway")
 	}
 	if err := w.start(); err != nil {
@@ -319,7 +315,5 @@ func (w *claudeWorld) adopted(t *testing.T, release func()) {
 	if calls := w.journal(t, client.CallQuery{Run: run.ID}); len(calls) != 2 {
 		t.Errorf("its calls are %+v", calls)
 	}
-	if again := w.programs(run.ID); len(again) > 0 {
-		t.Errorf("the programs %v are left", again)
-	}
+	w.gone(t, run.ID)
 }

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 package e2e
 
@@ -77,19 +77,31 @@ func (w *claudeWorld) blueprint(t *testing.T, agent string) string {
 	return string(text)
 }
 
-// programs are the processes of Claude Code that do a run.
-func (w *claudeWorld) programs(run string) (pids []int) {
+// processes are those that do a run: Claude Code, and the shell that waits for it.
+func (w *claudeWorld) processes(run string) (claude, others []int) {
 	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range paths {
 		line, err := os.ReadFile(path)
-		if err != nil || !strings.HasPrefix(string(line), w.program+"\x00") || !strings.Contains(string(line), run) {
+		if err != nil || !strings.Contains(string(line), w.state()) || !strings.Contains(string(line), run) {
 			continue // it has ended meanwhile, or is another one
 		}
 		var pid int
 		fmt.Sscanf(path, "/proc/%d/", &pid)
-		pids = append(pids, pid)
+		if strings.HasPrefix(string(line), w.program+"\x00") {
+			claude = append(claude, pid)
+		} else {
+			others = append(others, pid)
+		}
 	}
-	return pids
+	return claude, others
+}
+
+// gone holds that no process of a run is left.
+func (w *claudeWorld) gone(t *testing.T, run string) {
+	t.Helper()
+	if claude, others := w.processes(run); len(claude)+len(others) > 0 {
+		t.Errorf("of %s the processes %v and %v are left", run, claude, others)
+	}
 }
 
 // A trap is a home and a project whose files would have Claude Code do and say other

@@ -25,19 +25,19 @@ func newScriptedModel(t testing.TB, calls ...scriptedCall) scriptedModel {
 	return scriptedModel{modeltest.Play(t, func(r modeltest.Request) modeltest.Reply {
 		asked := r.Asked()
 		if n := len(asked.Results); n < len(calls) && len(asked.Tools) > 0 {
-			return modeltest.Reply{Calls: []modeltest.Call{modelCall(n, calls[n].tool, calls[n].input)}}
+			return calling(n, calls[n].tool, calls[n].input)
 		}
 		return modeltest.Reply{Text: "The tool said " + strings.Join(asked.Results, " and then ")}
 	})}
 }
 
-// modelCall is the call of a tool, the n-th of its conversation.
-func modelCall(n int, tool string, input map[string]any) modeltest.Call {
+// calling is a reply that calls a tool, the n-th call of its conversation.
+func calling(n int, tool string, input map[string]any) modeltest.Reply {
 	raw, err := json.Marshal(input)
 	if err != nil {
 		panic(err) // maps, strings and numbers
 	}
-	return modeltest.Call{ID: fmt.Sprintf("toolu_%d", n), Name: tool, Arguments: string(raw)}
+	return modeltest.Reply{Calls: []modeltest.Call{{ID: fmt.Sprintf("toolu_%d", n), Name: tool, Arguments: string(raw)}}}
 }
 
 // tools are the names of those that it was offered.
