@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/client"
 )
 
 // reporters prepares a gateway whose agent "reporter" uses the executor API, and "echo" prints
@@ -105,6 +106,12 @@ func TestAgentExecutorAPI(t *testing.T) {
 	order = slices.DeleteFunc(order, func(e string) bool { return e == "bound" })
 	if events := runEvents(t, c, again.ID); !slices.Equal(events, order) {
 		t.Errorf("the events of its second turn are %v, want %v", events, order)
+	}
+	// Its token is that of its first run, and its calls are those of the run that it does.
+	for run, want := range map[string]int{first.ID: 5, again.ID: 1} {
+		if calls := g.journal(t, client.CallQuery{Run: run}); len(calls) != want {
+			t.Errorf("run %s has the calls %+v, want %d", run, calls, want)
+		}
 	}
 	g.kill()
 	if err := g.start(); err != nil {

@@ -105,6 +105,17 @@ func TestAgentRunCommand(t *testing.T) {
 	if err != nil || !strings.HasPrefix(out, "hello Ada\n") {
 		t.Errorf("a run that completes: %v and %q", err, out)
 	}
+	// A user may call the tools of agents, too.
+	out, err = g.tine(t.Context(), "call", "orchestrator__start_session", "agent_name=worker", "prompt=Ada")
+	if err != nil || !strings.Contains(out, `"result_text":"hello Ada"`) {
+		t.Errorf("a tool that starts an agent: %v and %q", err, out)
+	}
+	if _, err = g.tine(t.Context(), "call", "orchestrator__start_session", "agent_name=worker", "prompt=Ada", "mode=async_callback"); err == nil || !strings.Contains(err.Error(), "only an agent can be called back") {
+		t.Errorf("a user who wants a callback: %v", err)
+	}
+	if _, err = g.tine(t.Context(), "runs", "logs", "run_000000000000", "--follow"); err == nil || !strings.Contains(err.Error(), "there is no run run_000000000000") {
+		t.Errorf("the logs of a run that is not there: %v", err)
+	}
 	_, err = g.tine(t.Context(), "run", "failing", "Ada", "--wait")
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(err.Error(), "status 1") {

@@ -56,7 +56,12 @@ waited for.
   tine run reviewer --param prompt=@task.txt --param depth:=3 --wait
   tine run worker --prompt "Count the files" --project-dir ~/project --label team=a
   tine run worker --prompt go --json | jq -r .id`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return usagef("run wants the name of an agent, and a prompt if it has one")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 2 {
 				if cmd.Flags().Changed("prompt") {

@@ -29,9 +29,13 @@ until the run has ended, also while the gateway is restarted, and prints its res
 		Args:              oneRun,
 		ValidArgsFunction: c.completeRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, id, err := c.runRef(cmd.Context(), args[0])
+			g, id, err := c.runRef(cmd.Context(), args[0])
 			if err != nil {
 				return err
+			}
+			// Nothing would ever be told of a run that is not there.
+			if _, err := ask(cmd.Context(), g, func(ctx context.Context) (*api.Run, error) { return g.Run(ctx, id, 0) }); err != nil {
+				return mendRun(err)
 			}
 			if follow {
 				return c.followRun(cmd.Context(), id, false)
@@ -188,11 +192,17 @@ func runEventText(e api.Event) string {
 		Done      bool            `json:"done"`
 		IsError   bool            `json:"is_error"`
 		Cut       bool            `json:"cut"`
+		LeftOut   string          `json:"left_out"`
 	}
 	if len(e.Data) > 0 && json.Unmarshal(e.Data, &d) != nil {
 		return oneLine(string(e.Data))
 	}
+	if d.Cut {
+		d.Text += " (the rest was cut)"
+	}
 	switch {
+	case d.LeftOut != "":
+		return "(" + d.LeftOut + ")"
 	case e.Type == api.EventGap:
 		return "(events are missing here)"
 	case e.State != "":

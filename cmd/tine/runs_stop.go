@@ -27,7 +27,12 @@ With --json the runs are printed as they are then, and those of --tree in "below
 		Example: `  tine runs stop 3f9a
   tine runs stop 3f9a --tree --wait
   tine runs stop $(tine runs --status running --json | jq -r '.runs[].id')`,
-		Args:              cobra.MinimumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("runs stop wants the ids of runs; `tine runs` lists them")
+			}
+			return nil
+		},
 		ValidArgsFunction: c.completeRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			g, err := c.connect()

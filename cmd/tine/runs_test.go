@@ -209,7 +209,7 @@ func TestRunWaits(t *testing.T) {
 	if out, stderr, code := run(t, url, "runs", "show", "--wait", "000000000001"); code != 0 || out != "hello\n" || stderr != "run run_000000000001 is pending: it waits for "+why+"\n" {
 		t.Errorf("--wait: exit %d, %q and %q", code, out, stderr)
 	}
-	begin(pending, completedWith("hello"))
+	begin(pending, pending, completedWith("hello")) // it is asked for first
 	if out, _, code := run(t, url, "runs", "logs", "--follow", "000000000001"); code != 0 || out != "run is pending: it waits for "+why+"\nrun is completed\nhello\n" {
 		t.Errorf("--follow: exit %d, %q", code, out)
 	}

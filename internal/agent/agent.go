@@ -182,9 +182,9 @@ type Service struct {
 	wake   chan struct{} // that a deadline has come nearer
 
 	mu      sync.Mutex
-	live    map[string]*live            // the runs that have not ended
-	traces  map[string]telemetry.Parent // of these, by their sessions
-	waiting chan struct{}               // closed, and made anew, when there is something to claim
+	live    map[string]*live // the runs that have not ended
+	going   sync.Map         // of these, by their sessions: a going
+	waiting chan struct{}    // closed, and made anew, when there is something to claim
 	runners map[string]*known
 	served  map[string]int64 // owners, by when one of their runs was claimed last
 	serving int64
@@ -203,7 +203,7 @@ var ErrClosed = errors.New("the coordinator of agents is closing")
 func Open(ctx context.Context, o Options) (*Service, error) {
 	s := &Service{
 		o: o.filled(), turn: make(chan struct{}, 1), wake: make(chan struct{}, 1), waiting: make(chan struct{}),
-		live: make(map[string]*live), traces: make(map[string]telemetry.Parent), runners: make(map[string]*known), served: make(map[string]int64), due: make(map[string]*task),
+		live: make(map[string]*live), runners: make(map[string]*known), served: make(map[string]int64), due: make(map[string]*task),
 	}
 	s.Change(o.Bounds)
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))

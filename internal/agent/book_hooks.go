@@ -44,12 +44,18 @@ func (b *Book) startHooks(ctx context.Context, p blueprint.Blueprint, in Input, 
 			return nil, &api.Error{Kind: api.KindInfrastructure, Message: which + " failed, so the run is refused: " + err.Error() + ". The gateway's log has what it wrote; on_error: continue has a run go on"}
 		case answer.Refused:
 			b.o.Log.Info("a hook of an agent refused a run", "hook", which, "run", in.Run, "session", in.Session, "reason", secret.Masked(answer.Reason))
-			return nil, refused(http.StatusForbidden, false, which+" refuses the run: "+secret.Masked(answer.Reason))
+			return nil, &refusal{refused(http.StatusForbidden, false, which+" refuses the run: "+secret.Masked(answer.Reason))}
 		}
 		input = changed
 	}
 	return input.Parameters, nil
 }
+
+// refusal is the error of a hook that refuses a run.
+type refusal struct{ why *api.Error }
+
+func (r *refusal) Error() string { return r.why.Error() }
+func (r *refusal) Unwrap() error { return r.why }
 
 // fits holds the parameters that a hook has given against the blueprint.
 func fits(p blueprint.Blueprint, in blueprint.Input) error {

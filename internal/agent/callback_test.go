@@ -319,6 +319,40 @@ func TestCallbackWhileBlueprintIsBroken(t *testing.T) {
 	})
 }
 
+// TestCallbackThatAHookRefuses: it is told after another run of the session, and not tried
+// again and again.
+func TestCallbackThatAHookRefuses(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		boss := r.agent(ada, "boss")
+		c := r.running(boss)
+		worker := r.child(boss)
+		r.report(c, done(""))
+		asked, refuses := 0, true
+		r.book.resolve = func(_ string, in Input) error {
+			if in.Callback {
+				if asked++; refuses {
+					return &refusal{refused(403, false, "no callbacks")}
+				}
+			}
+			return nil
+		}
+		r.do(worker, done("result"))
+		later(time.Hour)
+		r.book.mu.Lock()
+		times := asked
+		refuses = false
+		r.book.mu.Unlock()
+		if times != 1 || r.waiting() != 1 {
+			t.Errorf("the hook was asked %d times, and %d callbacks wait", times, r.waiting())
+		}
+		r.do(r.start(ada, api.NewRun{Session: boss.Session}), done("between"))
+		later(time.Minute)
+		if !strings.Contains(prompt(r.last(boss.Session)), "result") {
+			t.Error("never told")
+		}
+	})
+}
+
 func TestManyCallbacks(t *testing.T) {
 	all := make([]store.Callback, 3)
 	for i := range all {

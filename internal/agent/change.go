@@ -8,7 +8,6 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/store"
-	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
 // A change is one transaction, and what it changes in memory once it is written.
@@ -131,7 +130,6 @@ type live struct {
 	demands  api.Demands
 	project  string
 	executor string
-	trace    telemetry.Parent
 	waits    string // the run that waits for it; empty for none
 	stopping bool
 	stop     chan struct{} // closed when it is to be stopped
@@ -163,9 +161,7 @@ func (s *Service) index(r *run, now time.Time) {
 		l.since = now
 		s.callWaiting()
 	}
-	if l.trace = r.d.Trace.context(); l.trace.Traceparent != "" {
-		s.traces[r.Session] = l.trace
-	}
+	s.going.Store(r.Session, going{r.ID, r.d.Trace.context()})
 	l.state, l.claim, l.runner, l.instance = r.State, r.Claim, r.Runner, r.d.Instance
 	if r.d.Mode == api.ModeSync || r.d.Mode == api.ModeAsyncPoll { // one that polls waits, too
 		l.waits = r.d.ParentRun
@@ -181,8 +177,8 @@ func (s *Service) forget(id string) {
 		return
 	}
 	delete(s.live, id)
-	if s.traces[l.session] == l.trace { // else it is of the next run
-		delete(s.traces, l.session)
+	if now, ok := s.going.Load(l.session); ok && now.(going).run == id { // else it is of the next run
+		s.going.Delete(l.session)
 	}
 	close(l.moved)
 	close(l.ended)

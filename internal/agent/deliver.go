@@ -272,7 +272,27 @@ func (s *Service) deliver(ctx context.Context, id string) error {
 	if errors.Is(err, errNothing) {
 		return nil
 	}
+	if no := (*refusal)(nil); errors.As(err, &no) {
+		return s.refuse(ctx, parent, waiting, no)
+	}
 	return err
+}
+
+// refuse counts that a hook has refused a run that would tell a session something, which
+// then waits for another run of the session.
+func (s *Service) refuse(ctx context.Context, parent *session, waiting []store.Callback, why *refusal) error {
+	s.o.Log.Warn("a hook refuses that an agent is told how others ended; it is told after another run of its session", "session", parent.ID, "agent", parent.Agent, "err", why)
+	return s.change(ctx, func(c *change) error {
+		for _, cb := range waiting {
+			d := readCallback(cb)
+			d.Attempts = deliverTries
+			cb.Data = encode(d)
+			if err := c.PutCallback(cb); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // told are the parameters of a run that tells callbacks: a prompt, beside what the session

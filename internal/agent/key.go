@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -67,6 +68,10 @@ func newID(prefix string) string {
 	_, _ = rand.Read(b[:])
 	return prefix + hex.EncodeToString(b[:])
 }
+
+// IsRun reports whether a word is the id of a run, and not the name that a user has given to
+// a token.
+func IsRun(id string) bool { return len(id) == len("run_")+12 && strings.HasPrefix(id, "run_") }
 
 func digest(parts ...string) string {
 	h := sha256.New()

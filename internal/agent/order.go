@@ -245,6 +245,14 @@ func lower(l, most blueprint.Limits) blueprint.Limits {
 	return blueprint.Limits{Depth: of(l.Depth, most.Depth), Children: of(l.Children, most.Children), Runs: of(l.Runs, most.Runs), Time: time}
 }
 
+// real is a path without symbolic links, as far as it is there.
+func real(path string) string {
+	if found, err := filepath.EvalSymlinks(path); err == nil {
+		return found
+	}
+	return path
+}
+
 // within reports whether a folder is another one, or in it.
 func within(dir, of string) bool {
 	dir, of = path.Clean(filepath.ToSlash(dir)), path.Clean(filepath.ToSlash(of))

@@ -30,11 +30,17 @@ func (t *runTrace) claimed(now time.Time) {
 	}
 }
 
-// Trace is the trace context of the run that goes on in a session; empty for none.
-func (s *Service) Trace(session string) telemetry.Parent {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.traces[session]
+// going is the run that goes on in a session.
+type going struct {
+	run   string
+	trace telemetry.Parent
+}
+
+// Going is the run that goes on in a session, with its trace context; empty for none.
+func (s *Service) Going(session string) (run string, trace telemetry.Parent) {
+	now, _ := s.going.Load(session)
+	g, _ := now.(going)
+	return g.run, g.trace
 }
 
 // sendSpan sends the span of a run that has ended, once that is written.

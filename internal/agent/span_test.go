@@ -87,6 +87,7 @@ var caller = telemetry.Parent{Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-
 func TestRunSpans(t *testing.T) {
 	r, sent := traced(t)
 	r.open()
+	traceIn := func(session string) telemetry.Parent { _, trace := r.Going(session); return trace }
 	defer func() { r.close() }()
 	boss, err := r.Start(t.Context(), ada, NewRun{NewRun: api.NewRun{Agent: "boss", Prompt: "planted-prompt"}, Trace: caller})
 	if err != nil {
@@ -107,12 +108,12 @@ func TestRunSpans(t *testing.T) {
 		c := r.claim(second)
 		claims[c.Run] = c
 	}
-	if got := claims[boss.ID].Trace; got != first.Trace || got.Tracestate != caller.Tracestate || r.Trace(boss.Session) != got {
+	if got := claims[boss.ID].Trace; got != first.Trace || got.Tracestate != caller.Tracestate || traceIn(boss.Session) != got {
 		t.Errorf("after a restart the run goes on in %+v, and before in %+v", got, first.Trace)
 	}
 	r.report(claims[child.ID], failed("planted-message"))
 	r.report(claims[boss.ID], done("planted-result"))
-	if got := r.Trace(boss.Session); got != (telemetry.Parent{}) {
+	if got := traceIn(boss.Session); got != (telemetry.Parent{}) {
 		t.Errorf("after its end the session of the boss is in the trace %+v", got)
 	}
 	told := r.claim(second)

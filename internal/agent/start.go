@@ -266,7 +266,7 @@ func (s *Service) inherit(ctx context.Context, child *session, parent *run, o *o
 	o.labels = labels
 	if o.projectDir == "" {
 		o.projectDir = p.d.ProjectDir
-	} else if p.d.ProjectDir == "" || !within(o.projectDir, p.d.ProjectDir) {
+	} else if o.projectDir = real(o.projectDir); p.d.ProjectDir == "" || !within(o.projectDir, real(p.d.ProjectDir)) {
 		return refused(http.StatusForbidden, false, "project_dir: an agent that another one starts works in the folder of that one, or below it")
 	}
 	return nil
@@ -292,5 +292,8 @@ func needFolder(who identity.Principal, dir string) error {
 	if dir == "" || who.Run != "" {
 		return nil
 	}
-	return access.Need(who, api.RoleOperator)
+	if err := access.Need(who, api.RoleOperator); err != nil {
+		return refused(http.StatusForbidden, false, "project_dir: only an operator gives a run a folder of the gateway's machine; leave it out, and the run works in a folder of its session")
+	}
+	return nil
 }

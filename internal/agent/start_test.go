@@ -3,6 +3,8 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +15,26 @@ import (
 	"github.com/tine-mcp/tine/internal/agent/runner"
 	"github.com/tine-mcp/tine/internal/identity"
 )
+
+// A link does not lead an agent out of the folder of the one that starts it.
+func TestFolderBehindALink(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"project/below", "other"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../other", filepath.Join(dir, "project", "out")); err != nil {
+		t.Fatal(err)
+	}
+	bubble(t, func(t *testing.T, r *rig) {
+		boss := r.start(otto, api.NewRun{Agent: "boss", ProjectDir: filepath.Join(dir, "project")})
+		r.running(boss)
+		_, err := r.Start(t.Context(), as(boss), NewRun{NewRun: api.NewRun{Agent: "worker", ProjectDir: filepath.Join(dir, "project", "out")}})
+		refusedWith(t, err, api.KindRefused, "works in the folder of that one")
+		r.start(as(boss), api.NewRun{Agent: "worker", ProjectDir: filepath.Join(dir, "project", "below")})
+	})
+}
 
 func TestRefusedRequests(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
@@ -49,7 +71,7 @@ func TestRefusedRequests(t *testing.T) {
 			"labels":                 {ada, api.NewRun{Agent: "worker", Labels: map[string]string{"": "x"}}, api.KindInvalid, "labels"},
 			"scope":                  {ada, api.NewRun{Agent: "worker", Scope: map[string]string{"": "x"}}, api.KindInvalid, "scope"},
 			"relative folder":        {otto, api.NewRun{Agent: "worker", ProjectDir: "x"}, api.KindInvalid, "absolute"},
-			"folder of a user":       {ada, api.NewRun{Agent: "worker", ProjectDir: "/etc"}, api.KindRefused, "role operator"},
+			"folder of a user":       {ada, api.NewRun{Agent: "worker", ProjectDir: "/etc"}, api.KindRefused, "project_dir: only an operator"},
 			"mode without a parent":  {ada, api.NewRun{Agent: "worker", Mode: api.ModeSync}, api.KindInvalid, "mode"},
 			"unknown mode":           {running, api.NewRun{Agent: "worker", Mode: "later"}, api.KindInvalid, "mode"},
 			"too many tags":          {ada, api.NewRun{Agent: "worker", Demands: &api.Demands{Tags: make([]string, mostTags+1)}}, api.KindInvalid, "demands.tags"},

@@ -37,7 +37,7 @@ type absence struct {
 // absent writes an absence down, and returns the id of its call. It returns an error for a
 // request that is one too many of its principal.
 func (g *Gateway) absent(who identity.Principal, a absence, rated bool) (id string, err error) {
-	req := &upstream.Request{Method: a.method, Name: a.name, Who: who.Name, Session: a.session, Run: who.Run, Params: wire.Params{Raw: a.params}}
+	req := &upstream.Request{Method: a.method, Name: a.name, Who: who.Name, Session: a.session, Run: g.runOf(who), Params: wire.Params{Raw: a.params}}
 	if rated {
 		if e := g.tooMany(who); e != nil {
 			g.reg.Limited(a.server, req, e.Message)

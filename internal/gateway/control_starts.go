@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/agent"
@@ -31,6 +32,12 @@ func (c *Control) Blueprints(ctx context.Context, caller string) ([]api.Agent, e
 // Start starts an agent, or resumes one.
 func (c *Control) Start(ctx context.Context, caller string, in api.NewRun) (api.Run, error) {
 	return ofAgents(c, caller, "startRun", func(d *callerAction) (api.Run, error) {
+		if d.who.Run == "" { // its runs have no mode: the server waits for them or not
+			if in.Mode == api.ModeAsyncCallback {
+				return api.Run{}, invalid("mode: only an agent can be called back; use sync or async_poll")
+			}
+			in.Mode = ""
+		}
 		return d.g.startFor(ctx, d.who, d.call.from, agent.NewRun{NewRun: in, Trace: d.call.trace})
 	})
 }
@@ -57,7 +64,8 @@ func (c *Control) Sessions(ctx context.Context, caller string) ([]api.AgentSessi
 			f.Parent = d.who.Session
 		}
 		list, err := d.g.o.Agents.Sessions(ctx, d.who, f)
-		return list.Sessions, err
+		// An operator knows of all sessions, and has started his own.
+		return slices.DeleteFunc(list.Sessions, func(s api.AgentSession) bool { return s.Owner != d.who.Name }), err
 	})
 }
 

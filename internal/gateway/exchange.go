@@ -307,7 +307,7 @@ func (x *exchange) pass(ctx context.Context, s *shape, name string, edits []wire
 	req := &upstream.Request{
 		Method: x.method, Params: x.params, Edits: edits, Name: name,
 		Header: x.header, Client: x.client, Peer: x.peer,
-		Who: x.who.Name, Session: x.sess.ID, Run: x.who.Run,
+		Who: x.who.Name, Session: x.sess.ID, Run: x.g.runOf(x.who),
 		Trace: x.trace.Traceparent, TraceState: x.trace.Tracestate,
 	}
 	made, outside := false, ctx

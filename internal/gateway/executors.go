@@ -22,9 +22,9 @@ const executorPrefix = "/executor"
 
 // Executors are where events of runs go that their programs post.
 type Executors interface {
-	// Post takes an event of a run. When it returns the event is told, whatever becomes of
-	// the gateway.
-	Post(ctx context.Context, run string, event []byte) error
+	// Post takes an event of a run from the program that has the token of the run by. When it
+	// returns the event is told, whatever becomes of the gateway.
+	Post(ctx context.Context, run, by string, event []byte) error
 }
 
 // ExecutorURL is the executor API for the token of a run, at a gateway with a URL.
@@ -40,7 +40,9 @@ func withPathToken(r *http.Request) *http.Request {
 	token, rest, _ := strings.Cut(rest, "/")
 	r = r.Clone(r.Context())
 	r.URL.Path, r.URL.RawPath, r.RequestURI = executorPrefix+"/"+rest, "", ""
-	r.Header.Add("Authorization", "Bearer "+token) // another one is refused
+	if credential := "Bearer " + token; r.Header.Get("Authorization") != credential {
+		r.Header.Add("Authorization", credential) // a second one is refused
+	}
 	return r
 }
 
@@ -118,7 +120,7 @@ func (g *Gateway) tellRun(a *ask, named string, event []byte) error {
 	if err != nil {
 		return err
 	}
-	return g.o.Executors.Post(a.ctx(), run.ID, event)
+	return g.o.Executors.Post(a.ctx(), run.ID, a.who.Run, event)
 }
 
 func (g *Gateway) executorBind(a *ask, in api.ExecutorBind) (api.ExecutorSessionIs, error) {

@@ -47,7 +47,7 @@ func (g *Gateway) late(ctx context.Context, who identity.Principal, d door, meth
 			server, name = before, after
 		}
 	}
-	req := &upstream.Request{Method: method, Name: name, Params: *params, Who: who.Name, Run: who.Run}
+	req := &upstream.Request{Method: method, Name: name, Params: *params, Who: who.Name, Run: g.runOf(who)}
 	id := cmp.Or(d.session, who.Session)
 	if was, ok, _ := g.reg.Closed(ctx, id); ok && access.Uses(who, access.Thing{Owner: was.Owner, Session: id}) {
 		req.Session = id // nothing is written into the story of another principal's session

@@ -88,7 +88,7 @@ func (x *exchange) rated(s *shape, name string) error {
 		return nil
 	}
 	e.Server = s.entry.ID
-	s.entry.Limited(&upstream.Request{Method: x.method, Name: name, Who: x.who.Name, Session: x.sess.ID, Run: x.who.Run}, e)
+	s.entry.Limited(&upstream.Request{Method: x.method, Name: name, Who: x.who.Name, Session: x.sess.ID, Run: x.g.runOf(x.who)}, e)
 	return upstream.NotSent(e)
 }
 

@@ -108,7 +108,7 @@ func (x *exchange) subscribe(ctx context.Context) (*upstream.Result, error) {
 func (x *exchange) subscription(method, uri string) *upstream.Request {
 	req := upstream.Subscription(method, uri)
 	req.Client = &upstream.Client{Key: x.client.Key}
-	req.Who, req.Session, req.Run = x.who.Name, x.sess.ID, x.who.Run
+	req.Who, req.Session, req.Run = x.who.Name, x.sess.ID, x.g.runOf(x.who)
 	return req
 }
 

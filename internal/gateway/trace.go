@@ -38,7 +38,7 @@ func (x *exchange) begin() *telemetry.Span {
 		return nil
 	}
 	if x.trace.Traceparent == "" && x.who.Run != "" && x.g.o.Agents != nil {
-		x.trace = x.g.o.Agents.Trace(x.who.Session)
+		_, x.trace = x.g.o.Agents.Going(x.who.Session)
 	}
 	name := x.method
 	if wire.HasTarget(x.method) && !x.params.TargetURI {

@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"net/http"
 	"strings"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/agent"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/gateway/openenv"
@@ -115,6 +117,16 @@ func (g *Gateway) identify(w http.ResponseWriter, r *http.Request, e *edge) (ide
 	}
 	refuseError(w, refusal)
 	return identity.Principal{}, false
+}
+
+// runOf is the run that the calls of a principal belong to: the one that goes on in the
+// session, since a program may do several with the token of the first.
+func (g *Gateway) runOf(who identity.Principal) string {
+	if g.o.Agents == nil || !agent.IsRun(who.Run) {
+		return who.Run
+	}
+	now, _ := g.o.Agents.Going(who.Session)
+	return cmp.Or(now, who.Run)
 }
 
 // isBasic reports whether a request has a password and not a bearer token.

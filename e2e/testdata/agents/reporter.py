@@ -36,6 +36,7 @@ def work(parameters, first):
         out |= child()
         out["refused"] = refused(parameters["other"])
         out["hinted"] = [hinted({}), hinted({"X-Agent-Tags": "small, plain"}), hinted({"X-Agent-Tags": "big"}), hinted({"X-Agent-Session-Id": parameters["other"]})]
+    out["listed"] = hinted({})
     tell("result", result_text="told " + parameters["prompt"], result_data=out)
 
 

@@ -18,6 +18,9 @@ const (
 	PostedResult  = "result"
 )
 
+// mostSession bounds what a program may call its conversation.
+const mostSession = 4096
+
 // postedStates are types that say what the gateway knows by itself.
 var postedStates = []string{"run_start", "run_completed", "session_start", "session_stop"}
 
@@ -45,6 +48,12 @@ func ReadPosted(raw []byte) (p Posted, err error) {
 	switch {
 	case p.Type == "":
 		return p, Misused("event_type is missing")
+	case p.Type == PostedMessage && p.Role != "user" && p.Role != "assistant" && p.Role != "":
+		return p, Misused("role %q is neither assistant nor user", p.Role)
+	case p.Type == PostedMessage && p.Role != "user" && p.Said() == "":
+		return p, Misused("content has no text: it is a text, or a list of {\"type\": \"text\", \"text\": ...}")
+	case p.Type == PostedBind && len(p.ExecutorSession) > mostSession:
+		return p, Misused("executor_session_id has %d bytes and may have %d", len(p.ExecutorSession), mostSession)
 	case p.Type == PostedBind && p.ExecutorSession == "":
 		return p, Misused("executor_session_id is missing: it is what the program calls its conversation")
 	case slices.Contains([]string{PostedCall, PostedReturn}, p.Type) && p.Tool == "":

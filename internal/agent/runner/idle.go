@@ -117,6 +117,7 @@ func (r *Runner) takeOver(session string) *idle {
 func (w *work) turn(x executor.Executor, filled blueprint.Filled) bool {
 	i := w.r.takeOver(w.c.Job.Session)
 	if i == nil {
+		w.anew()
 		return false
 	}
 	with := i.p.pass()
@@ -133,6 +134,7 @@ func (w *work) turn(x executor.Executor, filled blueprint.Filled) bool {
 		}
 		w.log.Warn("a program that waited did not take the run, and another is started", "err", err)
 	}
+	w.anew()
 	if err := i.p.stop(context.Background(), i.reader.Shutdown()); err != nil {
 		w.log.Warn("a program that waited for another run does not end", "err", err)
 	}

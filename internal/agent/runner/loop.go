@@ -237,7 +237,7 @@ func (r *Runner) take(c Claim) {
 	if r.shut {
 		return // the next start of the runner claims it
 	}
-	w := &work{r: r, c: c, log: r.o.Log.With("run", c.Run, "session", c.Job.Session), over: make(chan struct{}), ready: make(chan struct{})}
+	w := &work{r: r, c: c, log: r.o.Log.With("run", c.Run, "session", c.Job.Session), over: make(chan struct{}), ready: make(chan struct{}), another: make(chan struct{})}
 	before := r.active[c.Run] // a claim of the same run that was lost
 	r.active[c.Run] = w
 	r.work.Go(func() {

@@ -19,6 +19,7 @@ import (
 // posts is the file of what a program has posted. It is followed as the output is, so that
 // an event that was taken is told once, also by the next gateway.
 type posts struct {
+	run         string // that the token of the program was made for
 	path        string
 	limit, line int64
 
@@ -26,8 +27,8 @@ type posts struct {
 	shut bool // the turn is over
 }
 
-func newPosts(dir string, lim limits) *posts {
-	return &posts{path: filepath.Join(dir, postedName), limit: lim.posted, line: int64(lim.line)}
+func newPosts(dir, run string, lim limits) *posts {
+	return &posts{run: run, path: filepath.Join(dir, postedName), limit: lim.posted, line: int64(lim.line)}
 }
 
 // set opens or shuts it.
@@ -80,11 +81,12 @@ func (p *posts) add(event []byte) error {
 	return nil
 }
 
-var errPostedLate = &api.Error{Kind: api.KindRefused, Status: http.StatusConflict, Message: "the run has ended, so it takes no events any more"}
+var errPostedLate = &api.Error{Kind: api.KindRefused, Status: http.StatusConflict, Message: "the run that the program does has ended, so it takes no events any more"}
 
-// Post takes an event of a run that its program posts. It waits while the program is being
-// started or adopted.
-func (r *Runner) Post(ctx context.Context, run string, event []byte) error {
+// Post takes an event of a run from the program whose token was made for the run by: the
+// same one, or an earlier one of the session. It waits while the program is being started or
+// adopted.
+func (r *Runner) Post(ctx context.Context, run, by string, event []byte) error {
 	if _, err := executor.ReadPosted(event); err != nil {
 		return err
 	}
@@ -94,8 +96,14 @@ func (r *Runner) Post(ctx context.Context, run string, event []byte) error {
 	if w == nil {
 		return &api.Error{Kind: api.KindRefused, Status: http.StatusServiceUnavailable, Retryable: true, Message: "run " + run + " is not at work here now; try again"}
 	}
+	var another <-chan struct{}
+	if by != run {
+		another = w.another
+	}
 	select {
 	case <-w.ready:
+	case <-another:
+		return errPostedLate
 	case <-w.over:
 		return errPostedLate
 	case <-ctx.Done():
@@ -107,7 +115,17 @@ func (r *Runner) Post(ctx context.Context, run string, event []byte) error {
 	if to == nil {
 		return executor.Misused("the executor of this run tells of its work by what it prints, and posts no events")
 	}
+	if to.run != by {
+		return errPostedLate
+	}
 	return to.add(event)
+}
+
+// anew says that the run gets a program of its own.
+func (w *work) anew() {
+	if !done(w.another) {
+		close(w.another)
+	}
 }
 
 // hears has the events of the program taken.

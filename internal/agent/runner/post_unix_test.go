@@ -115,3 +115,39 @@ func TestPostedTooMuch(t *testing.T) {
 		t.Errorf("it told %q", lines)
 	}
 }
+
+type quiet struct{ listener }
+
+// A program of an earlier run that another one takes the place of is answered at once, and
+// what it posts is not told in the next run.
+func TestPostedByTheProgramBefore(t *testing.T) {
+	h := newHost(t, t.TempDir())
+	p, err := h.start("run_2", pass{Session: "ses_1", Run: "run_2"}, script(t, "exec sleep 1000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	finally(t, p)
+	w := &work{c: Claim{Run: "run_2"}, over: make(chan struct{}), ready: make(chan struct{}), another: make(chan struct{})}
+	r := &Runner{active: map[string]*work{"run_2": w}}
+	event := []byte(`{"event_type": "message", "content": "hello"}`)
+	before, own := make(chan error, 1), make(chan error, 1)
+	go func() { before <- r.Post(t.Context(), "run_2", "run_1", event) }()
+	go func() { own <- r.Post(t.Context(), "run_2", "run_2", event) }()
+	w.anew()
+	if err := testkit.Within(t, "the answer to the program before", before); !errors.Is(err, errPostedLate) {
+		t.Errorf("the program before: %v", err)
+	}
+	w.p, w.reader = p, &hearer{}
+	w.hears()
+	if err := testkit.Within(t, "the answer to the program", own); err != nil {
+		t.Errorf("the program: %v", err)
+	}
+	if err := r.Post(t.Context(), "run_2", "run_1", event); !errors.Is(err, errPostedLate) {
+		t.Errorf("the program before, once the other is there: %v", err)
+	}
+	w.reader = &quiet{}
+	w.hears()
+	if err := r.Post(t.Context(), "run_2", "run_2", event); err == nil || errors.Is(err, errPostedLate) {
+		t.Errorf("a program whose executor hears nothing: %v", err)
+	}
+}

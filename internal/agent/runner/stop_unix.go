@@ -38,7 +38,7 @@ func (h *programs) tended(dir string, rec record, watch procid.Watcher) *program
 }
 
 func (h *programs) program(dir string, rec record) *program {
-	p := &program{h: h, dir: dir, id: rec.ID, kin: h.family(dir, rec), rec: rec, posts: newPosts(dir, h.limits), ended: make(chan struct{}), tended: make(chan struct{})}
+	p := &program{h: h, dir: dir, id: rec.ID, kin: h.family(dir, rec), rec: rec, posts: newPosts(dir, rec.Pass.Run, h.limits), ended: make(chan struct{}), tended: make(chan struct{})}
 	p.at.begin(rec.Turn)
 	return p
 }

@@ -38,6 +38,8 @@ type work struct {
 	lease *lease
 	over  chan struct{} // closed when nothing of it is left in this runner
 	ready chan struct{} // closed when its program is there
+	// another is closed when it has none of an earlier run.
+	another chan struct{}
 
 	posting sync.Mutex
 	posts   *posts // of the program; nil where it posts nothing

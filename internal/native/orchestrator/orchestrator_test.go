@@ -208,7 +208,7 @@ func TestResults(t *testing.T) {
 			t.Errorf("%s: answered %s, kind %q", tt.run.State, text, kind)
 		}
 	}
-	if text, _ := ask(t, cs, "get_agent_session_status", map[string]any{"session_id": "ses_1"}); text != `{"session_id":"ses_1","agent_name":"worker","status":"idle"}` {
+	if text, _ := ask(t, cs, "get_agent_session_status", map[string]any{"session_id": "ses_1"}); text != `{"session_id":"ses_1","agent_name":"worker","status":"idle","last_run":"failed"}` {
 		t.Errorf("status %s", text)
 	}
 	if text, res := ask(t, cs, "get_agent_session_status", map[string]any{"session_id": "ses_2"}); !res.IsError || !strings.Contains(text, "ses_2") {

@@ -112,6 +112,9 @@ func (s *server) result(ctx context.Context, c call, in sessionArg) (started, er
 	case !api.RunEnded(run.State):
 		return started{}, &api.Error{Kind: api.KindRefused, Retryable: true, Message: fmt.Sprintf("session %s: the agent is still at work (%s); ask get_agent_session_status until it is idle", a.ID, run.State)}
 	}
+	if run.Withheld {
+		return started{}, &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("session %s: its owner and operators read the results of its agent; it is %s", a.ID, run.State)}
+	}
 	return ended(run)
 }
 

@@ -76,6 +76,7 @@ type status struct {
 	Session string `json:"session_id"`
 	Agent   string `json:"agent_name"`
 	Status  string `json:"status"`
+	Last    string `json:"last_run,omitempty"` // the state of its last run
 }
 
 // deleted is the answer of delete_all_agent_sessions.
@@ -107,10 +108,14 @@ func (s *server) addTools(srv *mcp.Server) {
 		})
 	add(srv, &mcp.Tool{Name: "list_agent_blueprints", Annotations: reads, Description: "The agents that you may start, with what they want."}, s.listBlueprints)
 	add(srv, &mcp.Tool{Name: "list_agent_sessions", Annotations: reads, Description: "The sessions of the agents that you have started."}, s.listSessions)
-	add(srv, &mcp.Tool{Name: "get_agent_session_status", Annotations: reads, Description: "How an agent's session does: pending, running, idle, finished, failed or stopped."},
+	add(srv, &mcp.Tool{Name: "get_agent_session_status", Annotations: reads, Description: "How an agent's session does: pending, running, or idle when it has ended its work; last_run says how: completed, failed or stopped."},
 		func(ctx context.Context, c call, in sessionArg) (status, error) {
 			a, err := s.agents.Session(ctx, c.caller, in.Session)
-			return status{a.ID, a.Agent, a.State}, err
+			if err != nil || a.Run == "" {
+				return status{a.ID, a.Agent, a.State, ""}, err
+			}
+			run, err := s.agents.Run(ctx, c.caller, a.Run, false)
+			return status{a.ID, a.Agent, a.State, run.State}, err
 		})
 	add(srv, &mcp.Tool{Name: "get_agent_session_result", Annotations: reads, Description: "The result of the last work of an agent's session that has ended."}, s.result)
 	add(srv, &mcp.Tool{Name: "delete_all_agent_sessions", Annotations: &mcp.ToolAnnotations{DestructiveHint: &t, OpenWorldHint: &f, IdempotentHint: true}, Description: "Stop all agents that you have started, and close their sessions."}, s.deleteAll)
@@ -135,7 +140,7 @@ func (s *server) listSessions(ctx context.Context, c call, _ none) (sessions, er
 	all, err := s.agents.Sessions(ctx, c.caller)
 	out := sessions{Sessions: []status{}}
 	for _, a := range all {
-		out.Sessions = append(out.Sessions, status{a.ID, a.Agent, a.State})
+		out.Sessions = append(out.Sessions, status{a.ID, a.Agent, a.State, ""})
 	}
 	return out, err
 }
