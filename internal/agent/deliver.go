@@ -185,7 +185,9 @@ func (s *Service) runHooks(e errand) error {
 		return s.done(e)
 	}
 	r := readRun(row)
-	if err := s.o.Blueprints.Finished(s.ctx, r.d.Blueprint.Finish, r.api()); err != nil {
+	told := r.api()
+	told.Parameters = r.parameters()
+	if err := s.o.Blueprints.Finished(s.ctx, r.d.Blueprint.Finish, told); err != nil {
 		return err
 	}
 	return s.done(e)

@@ -17,6 +17,7 @@ import (
 	"github.com/tine-mcp/tine/internal/agent/runner"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func TestWhoMaySee(t *testing.T) {
@@ -291,4 +292,16 @@ func TestRetention(t *testing.T) {
 		}
 		r.check(open, api.RunCompleted, api.AgentIdle)
 	}, func(r *rig) { r.o.Idle = 30 * 24 * time.Hour })
+}
+
+// A hook may put a secret of its own into the parameters, which the caller is not shown.
+func TestSecretsInParameters(t *testing.T) {
+	r := &run{d: runData{
+		Job:       executor.Job{Parameters: map[string]any{"prompt": "with secret-of-the-hook", "n": json.Number("9007199254740993")}},
+		Blueprint: blueprint.Resolved{Secrets: []string{"secret-of-the-hook"}},
+	}}
+	if got, want := string(r.api().Parameters), `{"n":9007199254740993,"prompt":"with ****"}`; got != want {
+		t.Errorf("shown are %s, want %s", got, want)
+	}
+	testkit.Has(t, "what its hooks get", string(r.parameters()), "secret-of-the-hook")
 }

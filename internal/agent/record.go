@@ -82,15 +82,23 @@ func (r *run) api() api.Run {
 		Parent: r.Parent, Mode: r.d.Mode, ProjectDir: r.d.Job.ProjectDir, Labels: r.d.Labels, Runner: r.Runner,
 		Created: r.Created, Started: r.d.Started, Ended: r.d.Ended, StoppedBy: r.d.Stopped, Result: r.d.Result, Error: r.d.Error, Usage: r.d.Usage,
 	}
-	if len(r.d.Job.Parameters) > 0 {
-		if b, err := json.Marshal(r.d.Job.Parameters); err == nil {
-			out.Parameters = b
-		}
-	}
+	// A hook may have put a secret into them.
+	out.Parameters = runner.Masked(r.parameters(), r.d.Blueprint.Secrets)
 	if r.damaged {
 		out.Error = damaged("run", r.ID)
 	}
 	return out
+}
+
+func (r *run) parameters() json.RawMessage {
+	if len(r.d.Job.Parameters) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(r.d.Job.Parameters)
+	if err != nil {
+		return nil
+	}
+	return b
 }
 
 // outside is what is shown to those who may know of it and not read it.

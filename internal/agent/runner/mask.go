@@ -42,6 +42,9 @@ func newMask(secrets []string) *mask {
 	return m
 }
 
+// Masked is a document without secrets.
+func Masked(raw json.RawMessage, secrets []string) json.RawMessage { return newMask(secrets).json(raw) }
+
 func (m *mask) text(s string) string { return m.words.Replace(s) }
 
 // json hides them in the texts of a document. One that is no JSON is a text.
