@@ -48,6 +48,7 @@ type EventStream struct {
 	passing  []store.Event
 	passed   int64 // how many of those that are stored nowhere were read
 	gaps     []string
+	of       *store.Event // the stored event that Next returns; nil for another one
 }
 
 // Woken has a value when Next may have something again.
@@ -71,6 +72,21 @@ func (s *EventStream) At() string {
 	return s.c.write(p)
 }
 
+// id is where the stream goes on after what it has told last. That of a stored event is the
+// same in every stream that tells no calls: another one may choose what this one has passed over.
+func (s *EventStream) id() string {
+	if s.of == nil {
+		return s.At()
+	}
+	p := position{event: s.of.N, call: s.of.Call}
+	if s.calls && s.c.journal.journal != nil {
+		if p.call = s.tail.At(); len(s.entries) > 0 {
+			p.call = s.entries[0].Seq - 1
+		}
+	}
+	return s.c.write(p)
+}
+
 // Next returns the next event. With more there may be another one at once, also where
 // the event has no type and only says how far the stream is.
 func (s *EventStream) Next(ctx context.Context) (e api.Event, more bool, err error) {
@@ -82,12 +98,13 @@ func (s *EventStream) Next(ctx context.Context) (e api.Event, more bool, err err
 		if err := ctx.Err(); err != nil {
 			return e, false, err
 		}
+		s.of = nil
 		e, told, more, err := s.step(ctx, now)
 		if err != nil {
 			return e, false, err
 		}
 		if told {
-			e.ID = s.At()
+			e.ID = s.id()
 			return e, true, nil
 		}
 		if !more {
@@ -122,7 +139,7 @@ func (s *EventStream) step(ctx context.Context, now identity.Principal) (e api.E
 		e, told = s.ofServer(now, &passing)
 	case len(s.events) > 0 && (len(s.entries) == 0 || s.events[0].Call < s.entries[0].Seq):
 		event := s.events[0]
-		s.events = s.events[1:]
+		s.events, s.of = s.events[1:], &event
 		e, told = s.shown(now, &event)
 	case len(s.entries) > 0:
 		entry := s.entries[0]
