@@ -116,13 +116,26 @@ class Wire:
                 read_bufsize=1 << 18,
             )
 
+        self._pool = pool
         self._http = pool(connections)
-        # Requests whose answers come when something happens keep no others from their connections.
-        self._waits = pool(0)
+        self._waits: aiohttp.ClientSession | None = None
+
+    @property
+    def waits(self) -> aiohttp.ClientSession:
+        """The connections of requests whose answers come when something happens: they keep no others
+        from theirs."""
+        if self._waits is None:
+            if self._http.closed:
+                return self._http
+            self._waits = self._pool(0)
+        return self._waits
 
     async def close(self) -> None:
-        await self._http.close()
-        await self._waits.close()
+        try:
+            await self._http.close()
+        finally:
+            if self._waits is not None:
+                await self._waits.close()
 
     async def json(self, method: str, *path: str, body: Any = None, query: Query | None = None, key: str | None = None) -> Any:
         """Sends a request and returns its answer, decoded; None where there is none."""
@@ -194,7 +207,7 @@ class Wire:
             url = url.update_query(ask.query)
         # What is large is sent in pieces, between which others have a turn.
         body = io.BytesIO(ask.body) if ask.body is not None and len(ask.body) > 1 << 19 else ask.body
-        http = self._http if ask.quiet is None else self._waits
+        http = self._http if ask.quiet is None else self.waits
         return http.request(ask.method, url, data=body, headers=headers, allow_redirects=False, timeout=_timeout(ask.quiet))
 
     async def read_lines(self, ask: Ask, answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
