@@ -90,6 +90,7 @@ func TestAgentExecutorAPI(t *testing.T) {
 		"bind of another session": 403, "event of another session": 403, "another session": 404, "the end of another session": 404,
 		"the end of its own session": 403, "a parent that it is not": 403, "a header that names another session": 403,
 		"an agent without the tag": 404, "an agent that it may not start": 403, "demands that can't be read": 400,
+		"demands with something behind": 400, "an event of another shape": 400,
 		"an event that there is not": 400, "another credential beside the URL's": 400,
 	}
 	if !reflect.DeepEqual(got.Refused, want) {

@@ -72,8 +72,8 @@ func agentFilesOf(conf *config.Config) *agentFiles {
 	return f
 }
 
-// withGateway has a gateway say something, where one is named or has been started; asked is
-// false where there is none.
+// withGateway asks the gateway that flags or the environment name, or that runs on the state
+// folder. asked is false where there is none.
 func withGateway[T any](ctx context.Context, c *cli, do func(context.Context, *gateway) (T, error)) (out T, asked bool, err error) {
 	if file, err := c.runningGateway(); err == nil && file == nil && c.flags.url == "" && c.getenv("TINE_URL") == "" {
 		return out, false, nil

@@ -33,7 +33,7 @@ until the run has ended, also while the gateway is restarted, and prints its res
 			if err != nil {
 				return err
 			}
-			// Nothing would ever be told of a run that is not there.
+			// The feed of events does not tell that there is no such run.
 			if _, err := ask(cmd.Context(), g, func(ctx context.Context) (*api.Run, error) { return g.Run(ctx, id, 0) }); err != nil {
 				return mendRun(err)
 			}

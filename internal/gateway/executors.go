@@ -84,7 +84,7 @@ func executorRoutes() []action {
 		{method: post, pattern: "/sessions/{session}/stop", name: "stopSession", empty: true, summary: "Stop the run of a session below", operation: op((*Gateway).executorStopSession)},
 		{method: del, pattern: "/sessions/{session}", name: "deleteSession", summary: "Close a session below", operation: op((*Gateway).executorDelete)},
 
-		{method: get, pattern: "/runs", name: "listRuns", heavy: true, summary: "The runs of these sessions, newest first, at most 1000", operation: op((*Gateway).executorRuns)},
+		{method: get, pattern: "/runs", name: "listRuns", heavy: true, summary: "The runs of these sessions, newest first", operation: op((*Gateway).executorRuns)},
 		{method: post, pattern: "/runs", name: "startRun", keyed: true, summary: "Start an agent, or resume the session of one", operation: op((*Gateway).executorStart)},
 		{method: get, pattern: "/runs/{run}", name: "getRun", summary: "One run", operation: op((*Gateway).executorRun)},
 		{method: post, pattern: "/runs/{run}/stop", name: "stopRun", empty: true, summary: "Stop a run below", operation: op((*Gateway).executorStop)},
@@ -153,6 +153,7 @@ func (g *Gateway) executorMetadata(a *ask, in api.ExecutorBind) (api.ExecutorSes
 // nothing here.
 func (g *Gateway) executorEvent(a *ask, in json.RawMessage) (made[api.ExecutorOK], error) {
 	var of struct {
+		executor.Posted
 		Session string `json:"session_id"`
 	}
 	if err := json.Unmarshal(in, &of); err != nil {
@@ -257,8 +258,8 @@ func (g *Gateway) executorStart(a *ask, in api.ExecutorRun) (made[api.ExecutorRu
 	default:
 		return made[api.ExecutorRunIs]{}, invalid("type must be %s or %s", api.ExecutorStart, api.ExecutorResume)
 	}
-	if in.Parent != "" && in.Parent != a.who.Session {
-		return made[api.ExecutorRunIs]{}, a.own(in.Parent)
+	if err := a.own(in.Parent); err != nil {
+		return made[api.ExecutorRunIs]{}, err
 	}
 	r, err := a.request()
 	if err != nil {
@@ -275,11 +276,18 @@ func (g *Gateway) executorRun(a *ask, _ none) (api.ExecutorRunIs, error) {
 
 func (g *Gateway) executorRuns(a *ask, _ none) (api.ExecutorRuns, error) {
 	out := api.ExecutorRuns{Runs: []api.ExecutorRunIs{}}
-	list, err := g.o.Agents.Runs(a.ctx(), a.who, agent.Filter{Limit: 1000})
-	for _, r := range list.Runs {
-		out.Runs = append(out.Runs, shownRun(r))
+	for f := (agent.Filter{Limit: 1000}); ; {
+		list, err := g.o.Agents.Runs(a.ctx(), a.who, f)
+		if err != nil {
+			return out, err
+		}
+		for _, r := range list.Runs {
+			out.Runs = append(out.Runs, shownRun(r))
+		}
+		if f.Before = list.Next; f.Before == "" {
+			return out, nil
+		}
 	}
-	return out, err
 }
 
 func shownAgent(a api.Agent) api.ExecutorAgent {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -42,11 +43,18 @@ func hintsIn(from *http.Request, who identity.Principal) (h hints, err error) {
 			h.tags = append(h.tags, tag)
 		}
 	}
-	if text := from.Header.Get(headerDemands); text != "" {
-		d := json.NewDecoder(strings.NewReader(text))
+	switch all := from.Header.Values(headerDemands); {
+	case len(all) > 1:
+		return h, invalid("%s stands more than once", headerDemands)
+	case len(all) == 1 && all[0] != "":
+		d := json.NewDecoder(strings.NewReader(all[0]))
 		d.DisallowUnknownFields()
 		h.demands = new(api.Demands)
-		if err := d.Decode(h.demands); err != nil {
+		err := d.Decode(h.demands)
+		if err == nil && d.More() {
+			err = errors.New("something stands behind it")
+		}
+		if err != nil {
 			return h, invalid("%s: it must be a JSON object with tags, hostname, project_dir or executor_type: %s", headerDemands, jsonMistake(err))
 		}
 	}
@@ -75,6 +83,10 @@ func (g *Gateway) agentFor(ctx context.Context, who identity.Principal, from *ht
 	if err != nil {
 		return api.Agent{}, err
 	}
+	return g.agentWith(ctx, who, h, name)
+}
+
+func (g *Gateway) agentWith(ctx context.Context, who identity.Principal, h hints, name string) (api.Agent, error) {
 	a, err := g.o.Agents.Agent(ctx, who, name)
 	if err == nil && !h.admits(a) {
 		err = &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound,
@@ -101,7 +113,7 @@ func (g *Gateway) startFor(ctx context.Context, who identity.Principal, from *ht
 			}
 			name = s.Agent
 		}
-		if _, err := g.agentFor(ctx, who, from, name); err != nil {
+		if _, err := g.agentWith(ctx, who, h, name); err != nil {
 			return api.Run{}, err
 		}
 	}

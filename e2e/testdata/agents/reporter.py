@@ -81,6 +81,8 @@ def refused(other):
         "an agent without the tag": ask("POST", "/runs", start, {"X-Agent-Tags": "big"}),
         "an agent that it may not start": ask("POST", "/runs", {**start, "agent_name": "reporter"}),
         "demands that can't be read": ask("POST", "/runs", start, {"X-Additional-Demands": "[]"}),
+        "demands with something behind": ask("POST", "/runs", start, {"X-Additional-Demands": '{"tags": ["here"]} {}'}),
+        "an event of another shape": ask("POST", "/events", {"event_type": "message", "role": 5}),
         "an event that there is not": ask("POST", "/events", {"event_type": "dance"}),
         "another credential beside the URL's": ask("GET", "/sessions", None, {"Authorization": "Bearer token-of-ada-0123456789"}),
     }

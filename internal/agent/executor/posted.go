@@ -21,8 +21,10 @@ const (
 // mostSession bounds what a program may call its conversation.
 const mostSession = 4096
 
-// postedStates are types that say what the gateway knows by itself.
-var postedStates = []string{"run_start", "run_completed", "session_start", "session_stop"}
+// postedTypes are all. The last four say what the gateway knows by itself.
+var postedTypes = []string{
+	PostedBind, PostedMessage, PostedCall, PostedReturn, PostedResult, "run_start", "run_completed", "session_start", "session_stop",
+}
 
 // Posted is an event of a run that its program posts to the executor API, in place of a line
 // that it prints.
@@ -48,6 +50,8 @@ func ReadPosted(raw []byte) (p Posted, err error) {
 	switch {
 	case p.Type == "":
 		return p, Misused("event_type is missing")
+	case !slices.Contains(postedTypes, p.Type):
+		return p, Misused("event_type %q is none of %s", p.Type, strings.Join(postedTypes, ", "))
 	case p.Type == PostedMessage && p.Role != "user" && p.Role != "assistant" && p.Role != "":
 		return p, Misused("role %q is neither assistant nor user", p.Role)
 	case p.Type == PostedMessage && p.Role != "user" && p.Said() == "":
@@ -56,12 +60,10 @@ func ReadPosted(raw []byte) (p Posted, err error) {
 		return p, Misused("executor_session_id has %d bytes and may have %d", len(p.ExecutorSession), mostSession)
 	case p.Type == PostedBind && p.ExecutorSession == "":
 		return p, Misused("executor_session_id is missing: it is what the program calls its conversation")
-	case slices.Contains([]string{PostedCall, PostedReturn}, p.Type) && p.Tool == "":
+	case (p.Type == PostedCall || p.Type == PostedReturn) && p.Tool == "":
 		return p, Misused("tool_name is missing")
-	case slices.Contains(postedStates, p.Type), slices.Contains([]string{PostedBind, PostedMessage, PostedCall, PostedReturn, PostedResult}, p.Type):
-		return p, nil
 	}
-	return p, Misused("event_type %q is none of bind, message, pre_tool, post_tool, result, %s", p.Type, strings.Join(postedStates, ", "))
+	return p, nil
 }
 
 // Misused is an error of a program in what it posts.

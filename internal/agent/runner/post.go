@@ -55,12 +55,12 @@ func (p *posts) add(event []byte) error {
 	}
 	f, err := os.OpenFile(p.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		return fmt.Errorf("take what the program posts: %w", err)
+		return untaken(err)
 	}
 	defer f.Close()
 	st, err := f.Stat()
 	if err != nil {
-		return fmt.Errorf("take what the program posts: %w", err)
+		return untaken(err)
 	}
 	size := st.Size()
 	if size+int64(line.Len()) > p.limit {
@@ -69,16 +69,25 @@ func (p *posts) add(event []byte) error {
 	data := line.Bytes()
 	if last := make([]byte, 1); size > 0 {
 		if _, err := f.ReadAt(last, size-1); err != nil {
-			return fmt.Errorf("take what the program posts: %w", err)
+			return untaken(err)
 		}
 		if last[0] != '\n' { // a kill cut off an event that was not taken
 			data = append([]byte{'\n'}, data...)
 		}
 	}
 	if _, err := f.Write(data); err != nil {
-		return errors.Join(fmt.Errorf("take what the program posts: %w", err), f.Truncate(size))
+		return untaken(errors.Join(err, f.Truncate(size)))
 	}
 	return nil
+}
+
+// untaken is the error of an event that the gateway's machine could not write down. The program
+// is not told where.
+func untaken(err error) error {
+	if at := (*fs.PathError)(nil); errors.As(err, &at) {
+		err = at.Err
+	}
+	return &api.Error{Kind: api.KindInfrastructure, Retryable: true, Message: "the event is not taken: " + err.Error() + "; post it again once the gateway can write to its state folder"}
 }
 
 var errPostedLate = &api.Error{Kind: api.KindRefused, Status: http.StatusConflict, Message: "the run that the program does has ended, so it takes no events any more"}

@@ -151,3 +151,16 @@ func TestPostedByTheProgramBefore(t *testing.T) {
 		t.Errorf("a program whose executor hears nothing: %v", err)
 	}
 }
+
+// A program whose event could not be written down is told so, and not where.
+func TestPostedInVain(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, postedName), 0o700); err != nil { // no file can be there
+		t.Fatal(err)
+	}
+	err := newPosts(dir, "run_1", defaultLimits).add([]byte(`{"n":1}`))
+	var e *api.Error
+	if !errors.As(err, &e) || e.Kind != api.KindInfrastructure || !e.Retryable || strings.Contains(e.Message, dir) || !strings.Contains(e.Message, "is a directory") {
+		t.Errorf("it was told %v", err)
+	}
+}
