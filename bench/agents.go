@@ -139,7 +139,7 @@ func openFIFO(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR, 0)
 }
 
-// program is that of an agent.
+// program is the command that an agent of these rows runs.
 func (a *agents) program(agent string) (command string, args []string) {
 	return "sh", []string{filepath.Join(a.dir, agent+".sh"), a.said.Name(), a.waiting.Name()}
 }

@@ -33,7 +33,7 @@ until the run has ended, also while the gateway is restarted, and prints its res
 			if err != nil {
 				return err
 			}
-			// The feed of events does not tell that there is no such run.
+			// The feed of events would not tell that there is no such run.
 			if _, err := ask(cmd.Context(), g, func(ctx context.Context) (*api.Run, error) { return g.Run(ctx, id, 0) }); err != nil {
 				return mendRun(err)
 			}
@@ -48,9 +48,9 @@ until the run has ended, also while the gateway is restarted, and prints its res
 	return cmd
 }
 
-// followRun prints the events of a run until it has ended, and of those that follow from
-// it, and then the result of the last one, unless that is what was said last. known says
-// that the gateway has answered before.
+// followRun prints the events of a run until the run has ended, those of the runs that follow
+// from it, and the result of the last run, unless the agent has said just that last. known
+// says that the gateway has answered before.
 func (c *cli) followRun(ctx context.Context, id string, known bool) error {
 	said := ""
 	events := func(id string) (err error) {
