@@ -145,7 +145,7 @@ func (w *work) hears() {
 		return
 	}
 	if _, ok := w.reader.(executor.Hearer); ok {
-		w.posts = w.p.heard()
+		w.posts = w.p.takes()
 	}
 	if !done(w.ready) {
 		close(w.ready)

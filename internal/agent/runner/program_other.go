@@ -28,7 +28,7 @@ func (p *program) follow(context.Context, executor.Reader, int, func([]executor.
 func (p *program) next(string, []byte) error          { return errSystem }
 func (p *program) stop(context.Context, []byte) error { return errSystem }
 func (p *program) deaf() bool                         { return false }
-func (p *program) heard() *posts                      { return nil }
+func (p *program) takes() *posts                      { return nil }
 func (p *program) over() <-chan struct{}              { return nil }
 func (p *program) pass() pass                         { return pass{} }
 func (p *program) leave()                             {}

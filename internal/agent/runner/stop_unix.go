@@ -43,8 +43,8 @@ func (h *programs) program(dir string, rec record) *program {
 	return p
 }
 
-// heard is where the program posts its events.
-func (p *program) heard() *posts { return p.posts }
+// takes is where the events go that the program posts.
+func (p *program) takes() *posts { return p.posts }
 
 func (p *program) tend() {
 	defer close(p.tended)
