@@ -104,6 +104,7 @@ func (l *link) call(ctx context.Context, r *relay, tool string, args json.RawMes
 		r, err := received(raw, res)
 		return r, ErrTool, err
 	}
+	answered = answered && c.valid()
 	if answered && len(raw) > 0 && raw[0] == '{' && json.Unmarshal(raw, new(mcp.CallToolResult)) != nil {
 		// The SDK can't decode it, such as a content of a type that is newer.
 		return &Result{Raw: raw}, nil, nil

@@ -10,3 +10,5 @@ func SetProxy(c *http.Client, proxy string) {
 	u, _ := url.Parse(proxy)
 	c.Transport.(*bearer).base.Proxy = http.ProxyURL(u)
 }
+
+var AnswerOf = answerOf

@@ -238,20 +238,19 @@ func TestDiesInACall(t *testing.T) {
 	}
 }
 
-// A cut is a proxy that forgets answers and connections.
+// A cut is a proxy that says something else than the answers, and ends connections.
 type cut struct {
 	http.Handler
-	drop atomic.Bool
+	instead atomic.Value // a string
 }
 
 func (c *cut) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(strings.NewReader(string(body)))
-	if c.drop.Load() && strings.Contains(string(body), `"tools/call"`) {
-		rec := httptest.NewRecorder()
-		c.Handler.ServeHTTP(rec, r)
-		w.Header().Set("Content-Type", rec.Result().Header.Get("Content-Type"))
-		_, _ = io.WriteString(w, "event: mess")
+	if instead, _ := c.instead.Load().(string); instead != "" && strings.Contains(string(body), `"tools/call"`) {
+		c.Handler.ServeHTTP(httptest.NewRecorder(), r)
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, instead)
 		w.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
 	}
@@ -264,14 +263,20 @@ func TestAnswerLost(t *testing.T) {
 		ts := listen(t, c)
 		s := connect(t, node.HTTP(ts.URL+"/mcp"), &node.Options{ProtocolVersion: version})
 		n := get(t, s, "add")
-		c.drop.Store(true)
-		_, err := n.Call(t.Context(), addIn{1, 2})
-		if !errors.Is(err, node.ErrOutcomeUnknown) || !strings.Contains(err.Error(), ts.URL) {
-			t.Errorf("version %q: %v", version, err)
-		}
-		c.drop.Store(false)
-		if _, err := n.Call(t.Context(), addIn{1, 2}); err != nil {
-			t.Errorf("version %q, after that: %v", version, err)
+		for _, instead := range []string{
+			"event: mess",
+			"event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"content\":[}}\n\n",
+			"event: message\ndata: {\"id\":1,\"result\":{\"content\":[]}}\n\n",
+		} {
+			c.instead.Store(instead)
+			_, err := n.Call(t.Context(), addIn{1, 2})
+			if !errors.Is(err, node.ErrOutcomeUnknown) || !strings.Contains(err.Error(), ts.URL) {
+				t.Errorf("version %q, %q: %v", version, instead, err)
+			}
+			c.instead.Store("")
+			if _, err := n.Call(t.Context(), addIn{1, 2}); err != nil {
+				t.Errorf("version %q, after %q: %v", version, instead, err)
+			}
 		}
 	}
 }
@@ -488,11 +493,11 @@ func TestVeiledTransport(t *testing.T) {
 		if err != nil || len(res.Raw) == 0 {
 			t.Fatal(res, err)
 		}
-		c.drop.Store(true)
+		c.instead.Store("event: mess")
 		if _, err := n.Call(t.Context(), addIn{1, 2}); !errors.Is(err, node.ErrOutcomeUnknown) {
 			t.Error(err)
 		}
-		c.drop.Store(false)
+		c.instead.Store("")
 		if _, err := n.Call(t.Context(), addIn{1, 2}); err != nil {
 			t.Error(err)
 		}

@@ -2,7 +2,6 @@ package node
 
 import (
 	"bytes"
-	"encoding/json"
 	"net/http"
 )
 
@@ -82,29 +81,12 @@ func (p *plainWriter) finish() {
 	_, _ = p.ResponseWriter.Write(p.held[len(eventBegin) : len(p.held)-len(eventEnd)])
 }
 
-// isAnswer reports whether an event is the answer to a request. Only what stands
-// before the result is read.
+// isAnswer reports whether an event is the answer to a request.
 func isAnswer(event []byte) bool {
 	data, ok := bytes.CutPrefix(event, []byte(eventBegin))
 	if !ok || !bytes.HasSuffix(data, []byte(eventEnd)) || bytes.IndexByte(data, '\n') != len(data)-len(eventEnd) {
 		return false
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return false
-	}
-	for d.More() {
-		key, err := d.Token()
-		if err != nil || key == "method" {
-			return false
-		}
-		if key == "result" || key == "error" {
-			return true
-		}
-		var skipped json.RawMessage
-		if d.Decode(&skipped) != nil {
-			return false
-		}
-	}
-	return false
+	_, ok = answerOf(data)
+	return ok
 }

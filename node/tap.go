@@ -28,6 +28,7 @@ type capture struct {
 	answered bool // with a result or an error of JSON-RPC
 	status   int  // of the HTTP response to the request
 	raw      json.RawMessage
+	message  []byte // the answer, if only the SDK has decoded it
 	lines    *meter // of a body with only this answer
 	forget   func()
 }
@@ -49,14 +50,16 @@ func captureOf(ctx context.Context) *capture {
 func (c *capture) sending() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sent, c.answered, c.raw, c.status = true, false, nil, 0
+	c.sent, c.answered, c.raw, c.message, c.status = true, false, nil, nil, 0
 }
 
-func (c *capture) response(r *jsonrpc.Response) {
+// answer is called with a result, or none, and the message with it, which the SDK is
+// yet to decode; nil if it has.
+func (c *capture) answer(result json.RawMessage, message []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.answered {
-		c.answered, c.raw = true, r.Result
+		c.answered, c.raw, c.message = true, result, message
 	}
 }
 
@@ -93,6 +96,17 @@ func (c *capture) done() (sent, answered bool, status int, raw json.RawMessage) 
 	return c.sent, c.answered, c.status, c.raw
 }
 
+// valid reports whether the answer is one, of a request that failed.
+func (c *capture) valid() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.message == nil {
+		return true
+	}
+	_, err := jsonrpc.DecodeMessage(c.message)
+	return err == nil
+}
+
 // A tapConn sees the messages of a connection.
 type tapConn struct {
 	mcp.Connection
@@ -113,7 +127,7 @@ func (t *tapConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 		c := t.waiting[r.ID]
 		t.mu.Unlock()
 		if c != nil {
-			c.response(r)
+			c.answer(r.Result, nil)
 		}
 	}
 	return msg, err

@@ -7,8 +7,6 @@ import (
 	"mime"
 	"net/http"
 	"net/http/httptrace"
-
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // teeClient is c, or one like the default client, whose responses the captures of
@@ -136,8 +134,11 @@ func (b *teeBody) see(p []byte) {
 			}
 			return
 		}
-		b.event(bytes.TrimSuffix(append(b.line, line...), []byte("\r")))
-		b.line = b.line[:0]
+		if len(b.line) > 0 {
+			line = append(b.line, line...)
+			b.line = line[:0]
+		}
+		b.event(bytes.TrimSuffix(line, []byte("\r")))
 		p = rest
 	}
 }
@@ -161,11 +162,7 @@ func (b *teeBody) event(line []byte) {
 }
 
 func (b *teeBody) message(data []byte) {
-	msg, err := jsonrpc.DecodeMessage(data)
-	if err != nil {
-		return // the SDK says so
-	}
-	if r, ok := msg.(*jsonrpc.Response); ok {
-		b.capture.response(r)
+	if result, ok := answerOf(data); ok {
+		b.capture.answer(result, data)
 	}
 }

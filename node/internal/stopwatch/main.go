@@ -67,6 +67,10 @@ func run(ctx context.Context, url string) error {
 		return err
 	}
 	defer bare.Close()
+	// Both know the tool, from which the SDK makes headers of calls.
+	if _, err := bare.ListTools(ctx, nil); err != nil {
+		return err
+	}
 	calls := map[string]call{
 		"node": func(ctx context.Context, args json.RawMessage) (string, error) {
 			r, err := echo.Call(ctx, args)
