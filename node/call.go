@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -16,28 +17,28 @@ import (
 // call calls a tool of the server, on a new connection if the one there was turns
 // out to be lost before the server has seen the call.
 func (s *Server) call(ctx context.Context, tool string, args json.RawMessage) (_ *Result, err error) {
-	ctx, answered := s.bounded(ctx)
-	defer func() { answered(err == nil) }()
+	b := s.bounded(ctx)
+	defer func() { b.done(err == nil) }()
 	fail := func(kind, cause error) error {
 		name, _ := s.name.Load().(string)
 		return &callError{kind, tool, name, withoutURL(cause)}
 	}
 	for again := true; ; again = false {
-		l, err := s.connected(ctx)
+		l, err := s.connected(b.ctx)
 		if err != nil {
 			return nil, fail(ErrNotSent, err)
 		}
 		if !l.begin() {
 			continue // replaced meanwhile
 		}
-		res, kind, err := l.call(ctx, &s.relay, tool, args)
+		res, kind, err := l.call(b, &s.relay, tool, args)
 		l.end()
 		switch {
 		case err == nil:
 			return res, nil
 		case kind == errStale:
 			l.lost.Store(true)
-			if again && ctx.Err() == nil {
+			if again && b.ctx.Err() == nil {
 				continue
 			}
 			kind = ErrNotSent
@@ -51,30 +52,67 @@ func (s *Server) call(ctx context.Context, tool string, args json.RawMessage) (_
 	}
 }
 
-// bounded is a context that ends with ctx, and at the limit of a call. After an answer neither
-// ends it, but a second later: the rest of the answer's stream is read meanwhile, without which
-// its connection could not be used again. Without an answer it ends at once, since the SDK
-// leaves requests open when a session is closed.
-func (s *Server) bounded(ctx context.Context) (_ context.Context, answered func(bool)) {
+// A bound ends what a call does: with the context of the call, and at the limit of its
+// time. After an answer neither ends it, but the end of the answer's body does, or a second:
+// its connection could not be used again if the body was not read to the end. Without an
+// answer it ends at once, since the SDK leaves requests open when a session is closed.
+type bound struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	unbind func() bool
+	timer  *time.Timer // nil without a limit
+
+	mu       sync.Mutex
+	bodies   int // that are not read to the end
+	answered bool
+}
+
+func (s *Server) bounded(ctx context.Context) *bound {
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	unbind := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	b := &bound{ctx: own, cancel: cancel}
+	b.unbind = context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	if ctx.Err() != nil {
 		cancel(context.Cause(ctx)) // before the call is sent
 	}
-	var timer *time.Timer
 	if limit := s.opts.CallTimeout; limit > 0 {
-		timer = time.AfterFunc(limit, func() { cancel(timeoutError(limit)) })
+		b.timer = time.AfterFunc(limit, func() { cancel(timeoutError(limit)) })
 	}
-	return own, func(ok bool) {
-		unbind()
-		if timer != nil {
-			timer.Stop()
-		}
-		if ok {
-			time.AfterFunc(time.Second, func() { cancel(nil) })
-		} else {
-			cancel(nil)
-		}
+	return b
+}
+
+// done is called when the call is, with whether there was an answer.
+func (b *bound) done(answered bool) {
+	b.unbind()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch b.answered = answered; {
+	case !answered || b.bodies == 0:
+		b.end()
+	case b.timer != nil:
+		b.timer.Reset(time.Second)
+	default:
+		b.timer = time.AfterFunc(time.Second, func() { b.cancel(nil) })
+	}
+}
+
+func (b *bound) end() {
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	b.cancel(nil)
+}
+
+func (b *bound) bodyOpened() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bodies++
+}
+
+func (b *bound) bodyEnded() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.bodies--; b.bodies == 0 && b.answered {
+		b.end()
 	}
 }
 
@@ -93,8 +131,10 @@ var errStale = errors.New("stale connection")
 const codeRejected = -32005
 
 // call makes one call over a link. The error comes with its kind.
-func (l *link) call(ctx context.Context, r *relay, tool string, args json.RawMessage) (_ *Result, kind, _ error) {
+func (l *link) call(b *bound, r *relay, tool string, args json.RawMessage) (_ *Result, kind, _ error) {
+	ctx := b.ctx
 	asking, c := withCapture(ctx)
+	c.bound = b
 	meta, leave := r.join(ctx, forwarded(ctx))
 	defer leave()
 	params := &mcp.CallToolParams{Meta: meta, Name: tool, Arguments: args}

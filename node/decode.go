@@ -34,7 +34,7 @@ func (r *Result) Decode(v any) error {
 			return wrapDecode("structured content", err)
 		}
 	}
-	d, err := r.MCP()
+	d, err := r.decode()
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 // has none. The SDK decodes the same message, and says what is not valid in it.
 func answerOf(message []byte) (result json.RawMessage, ok bool) {
 	for name, value := range members(message) {
-		switch name {
+		switch string(name) {
 		case "method":
 			return nil, false
 		case "result":
@@ -24,8 +24,8 @@ func answerOf(message []byte) (result json.RawMessage, ok bool) {
 
 // members are the names and values of a JSON object, in their order. What is no object
 // has none. What is not valid is not always noticed: it ends them, or gives others.
-func members(data []byte) iter.Seq2[string, json.RawMessage] {
-	return func(yield func(string, json.RawMessage) bool) {
+func members(data []byte) iter.Seq2[[]byte, json.RawMessage] {
+	return func(yield func([]byte, json.RawMessage) bool) {
 		rest, more := bytes.CutPrefix(bytes.TrimLeft(data, space), []byte("{"))
 		for more {
 			var name, value []byte
@@ -38,13 +38,16 @@ func members(data []byte) iter.Seq2[string, json.RawMessage] {
 			if value, rest = cutValue(rest); len(value) == 0 {
 				return
 			}
-			var s string
 			if bytes.IndexByte(name, '\\') < 0 && len(name) > 1 {
-				s = string(name[1 : len(name)-1])
-			} else if json.Unmarshal(name, &s) != nil {
-				return
+				name = name[1 : len(name)-1]
+			} else {
+				var s string
+				if json.Unmarshal(name, &s) != nil {
+					return
+				}
+				name = []byte(s)
 			}
-			if !yield(s, value) {
+			if !yield(name, value) {
 				return
 			}
 			rest, more = bytes.CutPrefix(rest, []byte(","))

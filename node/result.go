@@ -43,9 +43,18 @@ func received(raw json.RawMessage, r *mcp.CallToolResult) (*Result, error) {
 
 // MCP decodes the result. Changing what it returns does not change the result.
 func (r *Result) MCP() (*mcp.CallToolResult, error) {
+	d, err := r.decode()
+	if err != nil {
+		return nil, err
+	}
+	c := *d
+	return &c, nil
+}
+
+// decode decodes the result, which the caller does not change.
+func (r *Result) decode() (*mcp.CallToolResult, error) {
 	if len(r.Raw) > 0 && r.of == &r.Raw[0] {
-		c := *r.decoded
-		return &c, nil
+		return r.decoded, nil
 	}
 	out := new(mcp.CallToolResult)
 	if err := json.Unmarshal(r.Raw, out); err != nil {
@@ -57,7 +66,7 @@ func (r *Result) MCP() (*mcp.CallToolResult, error) {
 // Text is the text of the result: its text contents, a line each. It is empty if
 // there is none, or Raw is not a result.
 func (r *Result) Text() string {
-	d, err := r.MCP()
+	d, err := r.decode()
 	if err != nil {
 		return ""
 	}
@@ -76,14 +85,14 @@ func texts(r *mcp.CallToolResult) (all []string) {
 // Err is nil unless the tool said that it failed. Then it is an [ErrTool] with the
 // tool's text.
 func (r *Result) Err() error {
-	d, err := r.MCP()
+	d, err := r.decode()
 	switch {
 	case err != nil:
 		return err
 	case !d.IsError:
 		return nil
 	}
-	text := r.Text()
+	text := strings.Join(texts(d), "\n")
 	if text == "" {
 		text = "no reason given"
 	}

@@ -23,6 +23,8 @@ import (
 // A capture has what is known of one request. The transport writes to it, also
 // after the request was given up.
 type capture struct {
+	bound *bound // of a call
+
 	mu       sync.Mutex
 	sent     bool // bytes of the request may have left
 	answered bool // with a result or an error of JSON-RPC

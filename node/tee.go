@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"mime"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 )
 
 // teeClient is c, or one like the default client, whose responses the captures of
@@ -40,7 +40,7 @@ func (t *tee) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	// The SDK's own GET for the rest of an interrupted answer has the request's
 	// context, and its header.
-	if resumed := req.Header.Get("Last-Event-ID") != ""; resumed {
+	if resumed := req.Header.Get("Last-Event-Id") != ""; resumed {
 		c = captureOf(req.Context())
 	} else if c != nil {
 		req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
@@ -56,14 +56,18 @@ func (t *tee) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.responded(resp.StatusCode)
 	}
 	b := &teeBody{ReadCloser: resp.Body, capture: c}
-	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	b.events = media == "text/event-stream"
+	media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	b.events = strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
 	b.lines.limit = maxMessage
 	if b.events {
 		b.lines.limit = t.maxEvent
 	}
 	if c != nil {
 		c.measured(&b.lines)
+		if c.bound != nil {
+			c.bound.bodyOpened()
+			b.ended = c.bound.bodyEnded
+		}
 	} else if b.events {
 		t.link.lines.Store(&b.lines)
 	}
