@@ -53,36 +53,41 @@ run: ## build and run the gateway, without what makes sandboxes
 
 .PHONY: setup
 setup: ## fetch what the tests need into .cache/tools, install engines
-	@SECONDS=0; e2e/setup.sh; echo "make: setup took $$SECONDS s"
+	@SECONDS=0; e2e/setup.sh $(PARTS); echo "make: setup took $$SECONDS s"
+PARTS :=
 
-# What is fetched takes its time and the linters need nothing of it. The engines
-# that were started are stopped at the end, however it ends.
-each = @$(MAKE) --no-print-directory setup & setup=$$!; \
+# What is fetched takes its time and the linters need nothing of it; two that compile at
+# once would compile the same twice. The tests of the Python package wait much of their
+# time, so that they run beside the others, and tell at the end. The engines that were
+# started are stopped then, however it ends.
+each = @$(MAKE) --no-print-directory setup PARTS=fetch & setup=$$!; \
 	$(MAKE) --no-print-directory lint || { wait $$setup; exit 1; }; wait $$setup; \
-	e2e/engine.sh with bash -euc 'for t in $(1); do \
-	  SECONDS=0; $(MAKE) --no-print-directory $$t $(2); echo "make: $$t took $$SECONDS s"; done'
+	$(MAKE) --no-print-directory setup; \
+	e2e/engine.sh with bash -euc ' \
+	  run() { SECONDS=0; $(MAKE) --no-print-directory $$1 $(2); echo "make: $$1 took $$SECONDS s"; }; \
+	  trap "wait" EXIT; run python >.cache/python.log 2>&1 & python=$$!; \
+	  for t in $(1); do run $$t; done; \
+	  wait $$python || { cat .cache/python.log; exit 1; }; cat .cache/python.log'
 
 .PHONY: test
 test: ## everything that CI runs: one of each kind
-	$(call each,python unit e2e)
+	$(call each,unit e2e)
 
 .PHONY: torture
 torture: ## every test at full size, and every platform; takes an hour
-	$(call each,cross python unit e2e,TAGS=torture TINE_TORTURE=1 TESTTIME=60m)
+	$(call each,cross unit e2e,TAGS=torture TINE_TORTURE=1 TESTTIME=60m)
 
 TESTTIME ?= 20m
 
-# Another system than this one is looked at as well: its files are ours, too.
 .PHONY: lint
-lint: build ## gofmt, go vet, staticcheck, the API of node
+lint: build ## gofmt, go vet, staticcheck, the API of node, types on macOS
 	@bad=$$(gofmt -l $$(find . -path './.*' -prune -o -name '*.go' -print)); if [ -n "$$bad" ]; then echo "not formatted; run gofmt -w on:"; echo "$$bad"; exit 1; fi
 	go vet $(OURS)
 	go vet -C tools ./...
 	go vet -C node ./...
-	GOOS=darwin GOARCH=arm64 go vet $(OURS)
 	go tool -modfile=tools/go.mod staticcheck -tags torture $(OURS)
 	cd node && go tool -modfile=../tools/go.mod staticcheck ./...
-	go test -C tools -vet=off -count=1 ./api
+	go test -C tools -vet=off -count=1 ./api ./platforms
 
 # Tests of drivers and stores wait for engines and disks much of the time, so that
 # one more package than there are processors has work for all of them.
@@ -130,14 +135,15 @@ venv = @cat $(2) sdk/python/pyproject.toml | cmp -s - $(1)/pinned || { \
 	  $(1)/bin/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e sdk/python && \
 	  $(1)/bin/pip check && cat $(2) sdk/python/pyproject.toml >$(1)/pinned; }
 
-.PHONY: pyenv
+.PHONY: pyenv pyenvs
 pyenv:
 	$(call venv,$(PYENV),$(PYPINS))
+pyenvs: pyenv
+	$(call venv,$(PYOLD),$(PYOLDPINS))
 
 .PHONY: python
-python: pyenv ## type check and test the Python package on bin/tine
+python: pyenvs ## type check and test the Python package on bin/tine
 	@[ -x "$${TINE_BIN:-bin/tine}" ] || $(MAKE) --no-print-directory build
-	$(call venv,$(PYOLD),$(PYOLDPINS))
 	cd sdk/python && $(PYENV)/bin/mypy && TINE_BIN="$${TINE_BIN:-$(CURDIR)/bin/tine}" $(PYENV)/bin/pytest
 	cd sdk/python && TINE_BIN="$${TINE_BIN:-$(CURDIR)/bin/tine}" $(PYOLD)/bin/pytest -W default --disable-warnings tests/test_nodes*.py
 

@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
 # Fills .cache/tools with the real servers, clients, suites and images that the
-# tests run, at the versions pinned in e2e/tools and tools/go.mod, and installs
-# the container engines, which engine.sh starts. Running it again is quick: each
-# part is done once per content of what it is made of.
+# tests run, at the versions pinned in e2e/tools and tools/go.mod, makes the
+# environments of the Python package, and installs the container engines, which
+# engine.sh starts. Running it again is quick: each part is done once per content of
+# what it is made of.
+#
+#   setup.sh        all of it
+#   setup.sh fetch  all but what is compiled of Go
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/setup-lib.sh"
 
@@ -124,6 +128,8 @@ once python "$(sum "$pins/requirements.txt") $(python3 --version)" python_packag
 parts+=($!)
 once rewardkit "$(sum "$pins/rewardkit.txt" "$pins/rewardkit.sha256") $(python3 --version)" rewardkit &
 parts+=($!)
+make -C "$root" --no-print-directory pyenvs &
+parts+=($!)
 once openenv "$(sum "$pins/openenv.txt" "$pins/openenv.sha256") $(python3 --version)" openenv &
 parts+=($!)
 if on_path apt-get dpkg || on_path prometheus promtool; then
@@ -140,10 +146,6 @@ if debian && on_path debootstrap; then
 else
   lacking "no tine-test/servers image, as debootstrap makes it, as root on Debian"
 fi
-once go "$(sum "$root/tools/go.sum") $(go version)" go_tools &
-parts+=($!)
-"$root/e2e/images.sh" static &
-parts+=($!)
 
 failed=0
 for part in "${parts[@]}"; do
@@ -151,3 +153,6 @@ for part in "${parts[@]}"; do
 done
 [ "$failed" = 0 ] || exit 1
 [ -z "$bootstrap" ] || "$root/e2e/images.sh" servers
+[ "${1:-}" = fetch ] && exit
+once go "$(sum "$root/tools/go.sum") $(go version)" go_tools
+"$root/e2e/images.sh" static

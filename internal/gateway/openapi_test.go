@@ -27,7 +27,9 @@ type openAPI struct {
 		Responses       map[string]json.RawMessage `json:"responses"`
 		SecuritySchemes map[string]struct{ Type, Scheme string }
 	} `json:"components"`
-	raw []byte
+	raw        []byte
+	patterns   map[string]*regexp.Regexp // of the paths
+	validators sync.Map                  // by the text of their schemas
 }
 
 type operation struct {
@@ -49,6 +51,9 @@ type operation struct {
 	} `json:"responses"`
 }
 
+// documents are those that were read, by path: every gateway of a test has the same.
+var documents sync.Map
+
 func readOpenAPI(t *testing.T, w *world, header ...string) *openAPI {
 	t.Helper()
 	return readDocument(t, w, "/v1/openapi.json", header...)
@@ -56,32 +61,61 @@ func readOpenAPI(t *testing.T, w *world, header ...string) *openAPI {
 
 func readDocument(t *testing.T, w *world, path string, header ...string) *openAPI {
 	t.Helper()
+	if known, ok := documents.Load(path); ok {
+		return known.(*openAPI)
+	}
+	doc := fetchDocument(t, w, path, header...)
+	documents.Store(path, doc)
+	return doc
+}
+
+func fetchDocument(t *testing.T, w *world, path string, header ...string) *openAPI {
+	t.Helper()
 	r := w.do(t, "GET", path, "", header...)
 	if r.status != http.StatusOK || r.header.Get("Content-Type") != "application/json" {
 		t.Fatalf("status %d %s", r.status, r.body)
 	}
-	doc := &openAPI{raw: r.body}
+	doc := &openAPI{raw: r.body, patterns: map[string]*regexp.Regexp{}}
 	if err := json.Unmarshal(r.body, doc); err != nil {
 		t.Fatal(err)
+	}
+	for path := range doc.Paths {
+		head, rest := path, ""
+		if strings.HasSuffix(path, "/{path}") { // which stands for the rest
+			head, rest = strings.TrimSuffix(path, "/{path}"), "(/.*)?"
+		}
+		expr := parameter.ReplaceAllString(regexp.QuoteMeta(head), `[^/]+`) + rest
+		doc.patterns[path] = regexp.MustCompile("^" + expr + "$")
 	}
 	return doc
 }
 
-// validators are those that were made before, by the text of their schemas.
-var validators sync.Map
+var (
+	parameter = regexp.MustCompile(`\\\{[a-z]*\\\}`)
+	schemaRef = regexp.MustCompile(`"#/components/schemas/([^"]*)"`)
+)
 
-// resolved makes a validator of a schema of the document.
+// resolved makes a validator of a schema of the document, once.
 func (d *openAPI) resolved(t *testing.T, schema json.RawMessage) *jsonschema.Resolved {
 	t.Helper()
-	// The same schemas where JSON Schema by itself looks for them.
-	all, err := json.Marshal(map[string]any{"$defs": d.Components.Schemas, "allOf": []json.RawMessage{schema}})
+	if res, ok := d.validators.Load(string(schema)); ok {
+		return res.(*jsonschema.Resolved)
+	}
+	// The schemas that it refers to, where JSON Schema by itself looks for them.
+	defs := map[string]json.RawMessage{}
+	for left := []json.RawMessage{schema}; len(left) > 0; left = left[1:] {
+		for _, ref := range schemaRef.FindAllSubmatch(left[0], -1) {
+			if name := string(ref[1]); defs[name] == nil {
+				defs[name] = d.Components.Schemas[name]
+				left = append(left, defs[name])
+			}
+		}
+	}
+	all, err := json.Marshal(map[string]any{"$defs": defs, "allOf": []json.RawMessage{schema}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	all = bytes.ReplaceAll(all, []byte("#/components/schemas/"), []byte("#/$defs/"))
-	if res, ok := validators.Load(string(all)); ok {
-		return res.(*jsonschema.Resolved)
-	}
 	var s jsonschema.Schema
 	if err := json.Unmarshal(all, &s); err != nil {
 		t.Fatalf("%v in %s", err, all)
@@ -90,7 +124,7 @@ func (d *openAPI) resolved(t *testing.T, schema json.RawMessage) *jsonschema.Res
 	if err != nil {
 		t.Fatalf("%v in %s", err, all)
 	}
-	validators.Store(string(all), res)
+	d.validators.Store(string(schema), res)
 	return res
 }
 
@@ -100,12 +134,8 @@ func (d *openAPI) operationOf(t *testing.T, method, path string) operation {
 	path, _, _ = strings.Cut(path, "?")
 	literal, found := "", operation{}
 	for pattern, item := range d.Paths {
-		expr := regexp.MustCompile(`\\\{[a-z]*\\\}`).ReplaceAllString(regexp.QuoteMeta(pattern), `[^/]+`)
-		if head, ok := strings.CutSuffix(pattern, "/{path}"); ok { // which stands for the rest
-			expr = regexp.MustCompile(`\\\{[a-z]*\\\}`).ReplaceAllString(regexp.QuoteMeta(head), `[^/]+`) + "(/.*)?"
-		}
 		op, ok := item[strings.ToLower(method)]
-		if ok && regexp.MustCompile("^"+expr+"$").MatchString(path) && (literal == "" || !strings.Contains(pattern, "{")) {
+		if ok && d.patterns[pattern].MatchString(path) && (literal == "" || !strings.Contains(pattern, "{")) {
 			literal, found = pattern, op
 		}
 	}
@@ -159,7 +189,7 @@ func (d *openAPI) check(t *testing.T, method, path string, r *reply) {
 func TestOpenAPIDocument(t *testing.T) {
 	t.Parallel()
 	w := open(t, "servers: {}\n")
-	doc := readOpenAPI(t, w)
+	doc := fetchDocument(t, w, "/v1/openapi.json")
 	if doc.OpenAPI != "3.1.0" || doc.Info.Title != "Tine" || doc.Info.Version != "1.2.3" {
 		t.Errorf("got %s %+v", doc.OpenAPI, doc.Info)
 	}
@@ -176,7 +206,7 @@ func TestOpenAPIDocument(t *testing.T) {
 		t.Errorf("a damage is described as %s, %v", doc.Components.Schemas["Damage"], err)
 	}
 	// It is made once.
-	if again := readOpenAPI(t, w); !bytes.Equal(again.raw, doc.raw) {
+	if again := fetchDocument(t, w, "/v1/openapi.json"); !bytes.Equal(again.raw, doc.raw) {
 		t.Error("it is not the same the second time")
 	}
 }
