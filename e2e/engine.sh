@@ -10,13 +10,13 @@
 #   engine.sh answers NAME   succeed if docker or podman answers
 #
 # Sockets are given to the tests as TINE_TEST_DOCKER and TINE_TEST_PODMAN, and are
-# written to .cache/tools/engine.env for those that are run by hand. A reader who
+# written to .cache/tools/engine/env for those that are run by hand. A reader who
 # sets these variables has these engines used.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/setup-lib.sh"
 
-env=$dest/engine.env
 run=$dest/engine # what was started: NAME.pid, NAME.log
+env=$run/env
 
 # api SOCKET PATH [CURL-OPTIONS] asks an engine.
 api() { curl -sS --fail --max-time "${limit:-10}" --unix-socket "$1" "http://engine$2" "${@:3}"; }

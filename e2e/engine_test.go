@@ -98,7 +98,7 @@ func engineSocket(name string) (string, error) {
 	if socket := os.Getenv(key); socket != "" {
 		return socket, nil
 	}
-	data, err := os.ReadFile(filepath.Join(toolsDir(), "engine.env"))
+	data, err := os.ReadFile(filepath.Join(toolsDir(), "engine", "env"))
 	if err != nil {
 		return "", fmt.Errorf("no %s for tests: %w", name, err)
 	}

@@ -49,11 +49,15 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-func build(program, source string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-o", program, source)
+func build(program, source string) error { return compile(program, "dev", source) }
+
+// compile builds a version of programs, without what only debuggers read.
+func compile(to, version string, sources ...string) error {
+	args := []string{"build", "-trimpath", "-ldflags", "-s -w -X main.version=" + version, "-o", to}
+	cmd := exec.Command("go", append(args, sources...)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", source, err, out)
+		return fmt.Errorf("build %v: %w\n%s", sources, err, out)
 	}
 	return nil
 }

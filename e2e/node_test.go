@@ -27,7 +27,7 @@ var nodePrograms = sync.OnceValues(func() (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-C", "../node", "-trimpath", "-o", dir+string(filepath.Separator), "./internal/...")
+	cmd := exec.Command("go", "build", "-C", "../node", "-trimpath", "-ldflags", "-s -w", "-o", dir+string(filepath.Separator), "./internal/...")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the programs of node: %w\n%s", err, out)

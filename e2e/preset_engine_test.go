@@ -46,7 +46,7 @@ func needPresetEngine(t testing.TB) *presetEngine {
 func findPresetEngine(ctx context.Context) (*presetEngine, error) {
 	socket := os.Getenv("TINE_TEST_DOCKER")
 	if socket == "" {
-		data, err := os.ReadFile(filepath.Join(toolsDir(), "engine.env"))
+		data, err := os.ReadFile(filepath.Join(toolsDir(), "engine", "env"))
 		if err != nil {
 			return nil, fmt.Errorf("no Docker Engine for tests: %w", err)
 		}

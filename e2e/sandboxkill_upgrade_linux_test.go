@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,11 +29,9 @@ func (g *gateway) binaries(t testing.TB) (hashes []string) {
 // gVisor wrote whose binary is gone is refused by name.
 func TestSandboxUpgrade(t *testing.T) {
 	t.Parallel()
-	newer := filepath.Join(t.TempDir(), "tine")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-X main.version=newer", "-o", filepath.Dir(newer), "../cmd/...")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build another gateway: %v\n%s", err, out)
+	newer, err := nextBinary()
+	if err != nil {
+		t.Fatal(err)
 	}
 	box := programShelf("box")
 	g := startGateway(t, "servers:\n"+yamlBox(t, "box"))

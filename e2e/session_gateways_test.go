@@ -71,16 +71,10 @@ func TestSessionTwoGateways(t *testing.T) {
 	same("after the first has closed all")
 }
 
-// nextBinary builds the binary once more, with another version.
+// nextBinary builds the programs once more, with another version.
 var nextBinary = sync.OnceValues(func() (string, error) {
 	program := filepath.Join(filepath.Dir(badServer), "next", "tine")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=e2e-next", "-o", program, "../cmd/tine")
-	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("build the next version: %w\n%s", err, out)
-	}
-	return program, err
+	return program, compile(filepath.Dir(program)+string(filepath.Separator), "e2e-next", "../cmd/...")
 })
 
 // TestSessionUpgrade replaces the binary while sessions are alive, once in good
