@@ -22,7 +22,7 @@ export TINE_TEST_TOOLS := $(TOOLS)
 export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
 # SQLite in Go, translated from C, is most of what the race detector would look
-# at, and its races are not ours to find; nor are wrong pointers in what is not ours.
+# at, and its races are not ours to find; nor are wrong pointers in code of others.
 RACE := -race -tags '$(TAGS)' '-gcflags=all=-d=checkptr=0' '-gcflags=github.com/tine-mcp/...=' \
   '-gcflags=github.com/ncruces/...=-race=false -d=checkptr=0'
 
@@ -58,10 +58,10 @@ setup: ## fetch what the tests need into .cache/tools, install engines
 	@SECONDS=0; e2e/setup.sh $(PARTS); echo "make: setup took $$SECONDS s"
 PARTS :=
 
-# What is fetched takes its time and the linters need nothing of it; two that compile at
-# once would compile the same twice. The tests of the Python package wait much of their
-# time, so that they run beside the others, and tell at the end. The engines that were
-# started are stopped then, however it ends.
+# The linters run while the tools are fetched, which they don't need. What the tools need
+# compiled comes after them: two compilers at once would compile the same packages twice.
+# The tests of the Python package mostly wait, so they run beside the others, and their
+# output comes last. The engines that were started are stopped at the end, however it ends.
 each = @$(MAKE) --no-print-directory setup PARTS=fetch & setup=$$!; \
 	$(MAKE) --no-print-directory lint || { wait $$setup; exit 1; }; wait $$setup; \
 	$(MAKE) --no-print-directory setup; \
@@ -81,7 +81,7 @@ torture: ## every test at full size, and every platform; takes an hour
 
 TESTTIME ?= 20m
 
-# What compiles and looks at much at once is quicker with more memory.
+# With more memory the compiler and the linters collect less garbage.
 lint: export GOGC := 400
 .PHONY: lint
 lint: build ## gofmt, go vet, staticcheck, the API of node, types on macOS

@@ -37,7 +37,7 @@ func run(m *testing.M) int {
 		builds = append(builds, []string{dir, "../cmd/..."})
 	}
 	for _, b := range builds {
-		if err := build(b[0], b[1]); err != nil {
+		if err := build(b[0], "dev", b[1]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -49,10 +49,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-func build(program, source string) error { return compile(program, "dev", source) }
-
-// compile builds a version of programs, without what only debuggers read.
-func compile(to, version string, sources ...string) error {
+// build builds a version of programs, without what only debuggers read.
+func build(to, version string, sources ...string) error {
 	args := []string{"build", "-trimpath", "-ldflags", "-s -w -X main.version=" + version, "-o", to}
 	cmd := exec.Command("go", append(args, sources...)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -66,6 +64,6 @@ func compile(to, version string, sources ...string) error {
 func built(server string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		program := filepath.Join(filepath.Dir(badServer), server)
-		return program, build(program, "./"+server)
+		return program, build(program, "dev", "./"+server)
 	})
 }

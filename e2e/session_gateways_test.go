@@ -74,7 +74,7 @@ func TestSessionTwoGateways(t *testing.T) {
 // nextBinary builds the programs once more, with another version.
 var nextBinary = sync.OnceValues(func() (string, error) {
 	program := filepath.Join(filepath.Dir(badServer), "next", "tine")
-	return program, compile(filepath.Dir(program)+string(filepath.Separator), "e2e-next", "../cmd/...")
+	return program, build(filepath.Dir(program)+string(filepath.Separator), "e2e-next", "../cmd/...")
 })
 
 // TestSessionUpgrade replaces the binary while sessions are alive, once in good

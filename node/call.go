@@ -17,28 +17,28 @@ import (
 // call calls a tool of the server, on a new connection if the one there was turns
 // out to be lost before the server has seen the call.
 func (s *Server) call(ctx context.Context, tool string, args json.RawMessage) (_ *Result, err error) {
-	b := s.bounded(ctx)
-	defer func() { b.done(err == nil) }()
+	life := s.lifetime(ctx)
+	defer func() { life.done(err == nil) }()
 	fail := func(kind, cause error) error {
 		name, _ := s.name.Load().(string)
 		return &callError{kind, tool, name, withoutURL(cause)}
 	}
 	for again := true; ; again = false {
-		l, err := s.connected(b.ctx)
+		l, err := s.connected(life.ctx)
 		if err != nil {
 			return nil, fail(ErrNotSent, err)
 		}
 		if !l.begin() {
 			continue // replaced meanwhile
 		}
-		res, kind, err := l.call(b, &s.relay, tool, args)
+		res, kind, err := l.call(life, &s.relay, tool, args)
 		l.end()
 		switch {
 		case err == nil:
 			return res, nil
 		case kind == errStale:
 			l.lost.Store(true)
-			if again && b.ctx.Err() == nil {
+			if again && life.ctx.Err() == nil {
 				continue
 			}
 			kind = ErrNotSent
@@ -52,67 +52,68 @@ func (s *Server) call(ctx context.Context, tool string, args json.RawMessage) (_
 	}
 }
 
-// A bound ends what a call does: with the context of the call, and at the limit of its
-// time. After an answer neither ends it, but the end of the answer's body does, or a second:
-// its connection could not be used again if the body was not read to the end. Without an
-// answer it ends at once, since the SDK leaves requests open when a session is closed.
-type bound struct {
+// A lifetime is that of what a call started. Until there is an answer, the end of the caller's
+// context and the limit of a call end it. After an answer the end of the answer's body does, at
+// the latest a second later: the connection can be used again only if the body was read to its
+// end. A call without an answer ends it at once, since the SDK leaves requests open when a
+// session is closed.
+type lifetime struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	unbind func() bool
 	timer  *time.Timer // nil without a limit
 
 	mu       sync.Mutex
-	bodies   int // that are not read to the end
+	bodies   int // that were not read to their end
 	answered bool
 }
 
-func (s *Server) bounded(ctx context.Context) *bound {
+func (s *Server) lifetime(ctx context.Context) *lifetime {
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	b := &bound{ctx: own, cancel: cancel}
-	b.unbind = context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	life := &lifetime{ctx: own, cancel: cancel}
+	life.unbind = context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	if ctx.Err() != nil {
 		cancel(context.Cause(ctx)) // before the call is sent
 	}
 	if limit := s.opts.CallTimeout; limit > 0 {
-		b.timer = time.AfterFunc(limit, func() { cancel(timeoutError(limit)) })
+		life.timer = time.AfterFunc(limit, func() { cancel(timeoutError(limit)) })
 	}
-	return b
+	return life
 }
 
-// done is called when the call is, with whether there was an answer.
-func (b *bound) done(answered bool) {
-	b.unbind()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch b.answered = answered; {
-	case !answered || b.bodies == 0:
-		b.end()
-	case b.timer != nil:
-		b.timer.Reset(time.Second)
+// done ends the call, with or without an answer.
+func (l *lifetime) done(answered bool) {
+	l.unbind()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch l.answered = answered; {
+	case !answered || l.bodies == 0:
+		l.end()
+	case l.timer != nil:
+		l.timer.Reset(time.Second)
 	default:
-		b.timer = time.AfterFunc(time.Second, func() { b.cancel(nil) })
+		l.timer = time.AfterFunc(time.Second, func() { l.cancel(nil) })
 	}
 }
 
-func (b *bound) end() {
-	if b.timer != nil {
-		b.timer.Stop()
+func (l *lifetime) end() {
+	if l.timer != nil {
+		l.timer.Stop()
 	}
-	b.cancel(nil)
+	l.cancel(nil)
 }
 
-func (b *bound) bodyOpened() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.bodies++
+func (l *lifetime) bodyOpened() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bodies++
 }
 
-func (b *bound) bodyEnded() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.bodies--; b.bodies == 0 && b.answered {
-		b.end()
+func (l *lifetime) bodyEnded() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.bodies--; l.bodies == 0 && l.answered {
+		l.end()
 	}
 }
 
@@ -131,10 +132,10 @@ var errStale = errors.New("stale connection")
 const codeRejected = -32005
 
 // call makes one call over a link. The error comes with its kind.
-func (l *link) call(b *bound, r *relay, tool string, args json.RawMessage) (_ *Result, kind, _ error) {
-	ctx := b.ctx
+func (l *link) call(life *lifetime, r *relay, tool string, args json.RawMessage) (_ *Result, kind, _ error) {
+	ctx := life.ctx
 	asking, c := withCapture(ctx)
-	c.bound = b
+	c.life = life
 	meta, leave := r.join(ctx, forwarded(ctx))
 	defer leave()
 	params := &mcp.CallToolParams{Meta: meta, Name: tool, Arguments: args}

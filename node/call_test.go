@@ -9,19 +9,19 @@ import (
 
 // An answered call ends when its answer's body was read, and without that a second later.
 // A call without an answer ends at once.
-func TestBound(t *testing.T) {
+func TestLifetime(t *testing.T) {
 	for _, limit := range []time.Duration{30 * time.Second, -1} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &Server{opts: Options{CallTimeout: limit}}
-			begin := func() *bound {
+			begin := func() *lifetime {
 				ctx, cancel := context.WithCancel(t.Context())
-				b := s.bounded(ctx)
+				b := s.lifetime(ctx)
 				unbind := b.unbind
 				b.unbind = func() bool { defer cancel(); return unbind() } // as callers do
 				b.bodyOpened()
 				return b
 			}
-			ended := func(b *bound) bool {
+			ended := func(b *lifetime) bool {
 				synctest.Wait()
 				return b.ctx.Err() != nil
 			}

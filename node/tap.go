@@ -23,7 +23,7 @@ import (
 // A capture has what is known of one request. The transport writes to it, also
 // after the request was given up.
 type capture struct {
-	bound *bound // of a call
+	life *lifetime // of a call
 
 	mu       sync.Mutex
 	sent     bool // bytes of the request may have left

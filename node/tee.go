@@ -64,9 +64,9 @@ func (t *tee) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if c != nil {
 		c.measured(&b.lines)
-		if c.bound != nil {
-			c.bound.bodyOpened()
-			b.ended = c.bound.bodyEnded
+		if c.life != nil {
+			c.life.bodyOpened()
+			b.ended = c.life.bodyEnded
 		}
 	} else if b.events {
 		t.link.lines.Store(&b.lines)
