@@ -4,16 +4,11 @@ package clone
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 
 	"golang.org/x/sys/unix"
 )
-
-// errChanged is the error of an entry that became another thing between two
-// looks.
-var errChanged = errors.New("it was replaced by something else meanwhile")
 
 // entry copies what has that name.
 func (d *dir) entry(name string) error {

@@ -5,13 +5,19 @@ package clone
 import (
 	"bytes"
 	"errors"
+	"io"
 
 	"golang.org/x/sys/unix"
 )
 
 const openDir = unix.O_RDONLY | unix.O_DIRECTORY
 
-// openat opens a name in a directory. A link in that place is an error.
+// errChanged is the error of an entry that became another thing between two
+// looks.
+var errChanged = errors.New("it was replaced by something else meanwhile")
+
+// openat opens a name in a directory. Another thing in that place, such as a link, is
+// errChanged.
 func openat(dir int, name string, flags int) (int, error) {
 	for {
 		fd, err := unix.Openat(dir, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -20,15 +26,18 @@ func openat(dir int, name string, flags int) (int, error) {
 			return fd, nil
 		case unix.EINTR:
 			continue
-		case unix.ELOOP:
+		case unix.ELOOP, unix.ENOTDIR, unix.ENXIO: // a link, no directory, a socket
 			return -1, errChanged
 		}
 		return -1, err
 	}
 }
 
-// readNames lists a directory, some names at a time.
+// readNames lists a directory from its start, some names at a time.
 func readNames(fd int, some func([]string) error) error {
+	if _, err := unix.Seek(fd, 0, io.SeekStart); err != nil {
+		return err
+	}
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := unix.ReadDirent(fd, buf)
@@ -52,6 +61,9 @@ func readlinkat(dir int, name string) (string, error) {
 	for size := 256; ; size *= 2 {
 		buf := make([]byte, size)
 		n, err := unix.Readlinkat(dir, name, buf)
+		if err == unix.EINVAL { // no link any more
+			err = errChanged
+		}
 		if err != nil {
 			return "", err
 		}

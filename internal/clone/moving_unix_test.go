@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What was a directory or a file at the first look and is a link, a FIFO or the
-// like at the second.
+// What was a directory, a file or a link at the first look and is another thing at
+// the second.
 func TestSwappedBetweenTwoLooks(t *testing.T) {
 	src, dst := trees(t, map[string]string{"../outside/secret": "secret", "d/": "", "f": "f", "../dst/": ""})
 	c := &copier{open: make(map[*dir]bool), p: &progress{}, pool: newPool(t.Context()), links: make(map[id]*original)}
@@ -48,6 +48,10 @@ func TestSwappedBetweenTwoLooks(t *testing.T) {
 		if _, err := d.file("f", &st); !errors.Is(err, errChanged) {
 			t.Errorf("a file that became a %s: %v", what, err)
 		}
+	}
+	put(t, src, map[string]string{"l": "no link any more"})
+	if _, err := d.symlink("l", &wasFile); !errors.Is(err, errChanged) {
+		t.Errorf("a link that became a file: %v", err)
 	}
 	alone(t, dst)
 }
@@ -138,6 +142,50 @@ func TestVanishing(t *testing.T) {
 	if err := d.fail("open", "f", unix.ENOENT); !strings.Contains(err.Error(), "d/f") || !strings.Contains(err.Error(), "removed meanwhile") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// A program goes on replacing its files, as editors and databases do it: each is in the
+// copy, also where a filesystem lists names in the order in which they were made, as tmpfs
+// does.
+func TestReplaced(t *testing.T) {
+	parent, err := os.MkdirTemp("/dev/shm", "clone")
+	if err != nil {
+		parent = t.TempDir()
+	}
+	defer os.RemoveAll(parent)
+	const files = 3000 // more than one reading of a directory brings
+	src := filepath.Join(parent, "src")
+	name := func(n int) string { return fmt.Sprintf("a-name-that-takes-room-%d", n) }
+	for n := range files {
+		put(t, src, map[string]string{name(n): "x"})
+	}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		temp := filepath.Join(parent, "new")
+		for n := 0; ; n += 7 {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			os.WriteFile(temp, []byte("x"), 0o600)
+			os.Rename(temp, filepath.Join(src, name(n%files)))
+		}
+	})
+	for n := range 4 {
+		to := filepath.Join(parent, fmt.Sprint("dst", n))
+		if err := Tree(t.Context(), to, src, Options{}); err != nil {
+			t.Error(err)
+			continue
+		}
+		entries, err := os.ReadDir(to)
+		if err != nil || len(entries) != files {
+			t.Errorf("%d of %d files came, %v", len(entries), files, err)
+		}
+	}
+	close(stop)
+	wg.Wait()
 }
 
 func TestGrowing(t *testing.T) {

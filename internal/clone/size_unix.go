@@ -13,7 +13,7 @@ import (
 )
 
 // Size counts the bytes and files of a tree, each file once and holes not, about
-// as Tree would copy them. What vanishes meanwhile does not count.
+// as Tree would copy them. What vanishes or changes its kind meanwhile does not count.
 func Size(src string) (bytes, files int64, err error) {
 	fd, err := openat(unix.AT_FDCWD, src, openDir)
 	if err != nil {
@@ -36,7 +36,8 @@ func (m *measure) dir(fd int, at string) error {
 	defer unix.Close(fd)
 	err := readNames(fd, func(names []string) error {
 		for _, name := range names {
-			if err := m.entry(fd, name, path.Join(at, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			err := m.entry(fd, name, path.Join(at, name))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errChanged) {
 				return err
 			}
 		}

@@ -106,8 +106,12 @@ func copyTree(ctx context.Context, dst, src string, o Options, p *progress) erro
 }
 
 func rootError(src string, err error) error {
-	if st, statErr := os.Lstat(src); statErr == nil && st.Mode()&fs.ModeSymlink != 0 {
+	st, statErr := os.Lstat(src)
+	switch {
+	case statErr == nil && st.Mode()&fs.ModeSymlink != 0:
 		return errors.New("it is a symbolic link; name the directory that it leads to")
+	case statErr == nil && !st.IsDir():
+		err = unix.ENOTDIR
 	}
 	return &fs.PathError{Op: "open", Path: src, Err: err}
 }
@@ -126,16 +130,11 @@ func (c *copier) close() {
 // directory takes one new name at a time, and workers that wait for it only take each
 // other's time. Large files and directories are left to free workers.
 func (d *dir) list() error {
-	err := readNames(d.src, func(names []string) error {
-		for _, name := range names {
-			if d.c.pool.ctx.Err() != nil {
-				return context.Cause(d.c.pool.ctx)
-			}
-			if err := d.entry(name); err != nil {
-				return err
-			}
+	err := d.names(func(name string) error {
+		if d.c.pool.ctx.Err() != nil {
+			return context.Cause(d.c.pool.ctx)
 		}
-		return nil
+		return d.entry(name)
 	})
 	switch {
 	case err == nil, err == unix.ENOENT && d.c.o.Vanishing: // the directory itself is gone
@@ -146,6 +145,35 @@ func (d *dir) list() error {
 	return err
 }
 
+// maxLists is how often a directory is listed in which names go on changing.
+const maxLists = 10
+
+// names calls a function once with each name in the directory. It lists until a listing has
+// nothing new: a file that a program renames meanwhile may be in one listing under neither
+// name, and one that it replaces may be there twice or, on tmpfs and btrfs, not at all.
+func (d *dir) names(each func(string) error) error {
+	seen := make(map[string]bool)
+	for range maxLists {
+		before := len(seen)
+		err := readNames(d.src, func(names []string) error {
+			for _, name := range names {
+				if seen[name] {
+					continue
+				}
+				seen[name] = true
+				if err := each(name); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil || len(seen) == before {
+			return err
+		}
+	}
+	return nil
+}
+
 // enter makes a directory in the copy and goes on with what is in it.
 func (d *dir) enter(name string, st unix.Stat_t) error {
 	c := d.c
@@ -154,11 +182,8 @@ func (d *dir) enter(name string, st unix.Stat_t) error {
 	}
 	src, err := openat(d.src, name, openDir)
 	if err != nil {
-		switch {
-		case d.vanished(err):
+		if d.vanished(err) {
 			return d.done()
-		case errors.Is(err, unix.ENOTDIR):
-			err = errChanged
 		}
 		return d.fail("open", name, err)
 	}
