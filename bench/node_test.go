@@ -11,7 +11,7 @@ func TestNode(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	if cases["node/call"] != 4 || cases["node/proxy"] != 6 {
+	if cases["node/call"] != 6 || cases["node/proxy"] != 6 {
 		t.Errorf("the cases are %v", cases)
 	}
 	for _, a := range rep.Aims {

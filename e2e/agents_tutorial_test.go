@@ -156,7 +156,7 @@ func (u *tutorial) compare(shows, printed string) error {
 				ids = append(ids, what)
 				pattern.WriteString("(" + what[:4] + "[0-9a-f]{12})")
 			default:
-				pattern.WriteString(`[0-9a-z.:]+`)
+				pattern.WriteString(`[0-9a-z.:-]+`)
 			}
 			last = at[1]
 		}

@@ -22,7 +22,7 @@ import (
 )
 
 type request struct {
-	Op      string `json:"op"` // node or sdk
+	Op      string `json:"op"` // node, sdk or sdk-limit
 	Count   int    `json:"count"`
 	Callers int    `json:"callers"`
 	Payload int    `json:"payload"`
@@ -71,6 +71,13 @@ func run(ctx context.Context, url string) error {
 	if _, err := bare.ListTools(ctx, nil); err != nil {
 		return err
 	}
+	sdk := func(ctx context.Context, args json.RawMessage) (string, error) {
+		r, err := bare.CallTool(ctx, &mcp.CallToolParams{Name: "echo", Arguments: args})
+		if err != nil || r.IsError || len(r.Content) != 1 {
+			return "", errors.Join(err, fmt.Errorf("answered %+v", r))
+		}
+		return r.Content[0].(*mcp.TextContent).Text, nil
+	}
 	calls := map[string]call{
 		"node": func(ctx context.Context, args json.RawMessage) (string, error) {
 			r, err := echo.Call(ctx, args)
@@ -79,12 +86,11 @@ func run(ctx context.Context, url string) error {
 			}
 			return r.Text(), r.Err()
 		},
-		"sdk": func(ctx context.Context, args json.RawMessage) (string, error) {
-			r, err := bare.CallTool(ctx, &mcp.CallToolParams{Name: "echo", Arguments: args})
-			if err != nil || r.IsError || len(r.Content) != 1 {
-				return "", errors.Join(err, fmt.Errorf("answered %+v", r))
-			}
-			return r.Content[0].(*mcp.TextContent).Text, nil
+		"sdk": sdk,
+		"sdk-limit": func(ctx context.Context, args json.RawMessage) (string, error) {
+			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+			defer cancel()
+			return sdk(ctx, args)
 		},
 	}
 	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
