@@ -23,8 +23,8 @@ const aimNode = 1.03
 // nodeCalls is how many calls of each side a round has.
 const nodeCalls = 400
 
-// A call by a node is compared in more, shorter rounds: then the SDK against itself is within
-// one per cent of 1, and within two and a half otherwise.
+// Calls by a node are compared in more, shorter rounds. Then the worst case of the SDK against
+// itself is 1.01; in few, long ones it is 1.025.
 const (
 	shortCalls = 100
 	shortTimes = 4 // as many rounds
@@ -34,7 +34,7 @@ const (
 func nodeTrials() []*trial {
 	return []*trial{
 		{
-			Group: nodeGroup, Name: "call", About: "a node's Call of the echo server over streamable HTTP, and CallTool of the official SDK with a context of 30 seconds, which is a node's default, against CallTool without a limit",
+			Group: nodeGroup, Name: "call", About: "a node's Call of the echo server over streamable HTTP, and CallTool of the official SDK with a node's limit, against CallTool without one",
 			limits: []limit{{"p50", aimNode, false, of(nodeGroup, ratioP50)}}, needs: needNode, run: (*trials).nodeCall,
 		},
 		{

@@ -52,8 +52,8 @@ func (s *Server) call(ctx context.Context, tool string, args json.RawMessage) (_
 	}
 }
 
-// A lifetime is that of what a call started. Until there is an answer, the end of the caller's
-// context and the limit of a call end it. After an answer the end of the answer's body does, at
+// A lifetime is the context of all requests of a call. Until there is an answer, the end of the
+// caller's context and the limit of a call end it. After an answer the end of the answer's body does, at
 // the latest a second later: the connection can be used again only if the body was read to its
 // end. A call without an answer ends it at once, since the SDK leaves requests open when a
 // session is closed.
@@ -81,7 +81,7 @@ func (s *Server) lifetime(ctx context.Context) *lifetime {
 	return life
 }
 
-// done ends the call, with or without an answer.
+// done says that the call has returned, with or without an answer.
 func (l *lifetime) done(answered bool) {
 	l.unbind()
 	l.mu.Lock()

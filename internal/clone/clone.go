@@ -15,8 +15,8 @@
 // The source may belong to a program that is hostile or just busy. Every name is
 // opened relative to the directory that was opened before it and without
 // following links, so that a directory which is swapped for a link in the middle
-// of the copy is an error and not a way out. What is renamed or replaced within its
-// directory meanwhile is in the copy.
+// of the copy is an error and not a way out. On Linux and macOS a file that is
+// replaced or, once, renamed within its directory meanwhile is in the copy.
 //
 // # All or nothing
 //

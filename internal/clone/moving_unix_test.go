@@ -144,6 +144,17 @@ func TestVanishing(t *testing.T) {
 	}
 }
 
+// What is no directory, or lies in what is none, says so.
+func TestRootOfAnotherKind(t *testing.T) {
+	src, dst := trees(t, map[string]string{"f": "f"})
+	for _, name := range []string{"f", "f/below"} {
+		if err := Tree(t.Context(), dst, filepath.Join(src, name), Options{}); !errors.Is(err, unix.ENOTDIR) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	alone(t, filepath.Dir(src), "src")
+}
+
 // A program goes on replacing its files, as editors and databases do it: each is in the
 // copy, also where a filesystem lists names in the order in which they were made, as tmpfs
 // does.

@@ -106,11 +106,10 @@ func copyTree(ctx context.Context, dst, src string, o Options, p *progress) erro
 }
 
 func rootError(src string, err error) error {
-	st, statErr := os.Lstat(src)
-	switch {
-	case statErr == nil && st.Mode()&fs.ModeSymlink != 0:
+	if st, statErr := os.Lstat(src); statErr == nil && st.Mode()&fs.ModeSymlink != 0 {
 		return errors.New("it is a symbolic link; name the directory that it leads to")
-	case statErr == nil && !st.IsDir():
+	}
+	if errors.Is(err, errChanged) { // there was no first look
 		err = unix.ENOTDIR
 	}
 	return &fs.PathError{Op: "open", Path: src, Err: err}
@@ -145,7 +144,7 @@ func (d *dir) list() error {
 	return err
 }
 
-// maxLists is how often a directory is listed in which names go on changing.
+// maxLists is how often a directory is listed in which a program goes on making new names.
 const maxLists = 10
 
 // names calls a function once with each name in the directory. It lists until a listing has
