@@ -151,14 +151,16 @@ func (l *link) call(life *lifetime, r *relay, tool string, args json.RawMessage)
 		return &Result{Raw: raw}, nil, nil
 	}
 	closed := errors.Is(err, mcp.ErrConnectionClosed)
+	var wire *jsonrpc.Error
+	told := errors.As(err, &wire) && wire.Code != codeRejected
 	if l.blind {
 		// The SDK's error of a call that was in flight when the connection ended is
 		// another one.
-		var wire *jsonrpc.Error
-		sent, answered = !closed, errors.As(err, &wire) && wire.Code != codeRejected
+		sent, answered = !closed, told
 	}
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
+	if cause := context.Cause(ctx); cause != nil && !told {
+		// What was answered came too late: servers answer a call that is cancelled.
+		answered, err = false, cause
 	}
 	switch {
 	case status == http.StatusNotFound && errors.Is(err, mcp.ErrSessionMissing), status == http.StatusBadRequest && noSession(err):
