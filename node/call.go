@@ -60,7 +60,7 @@ func (s *Server) call(ctx context.Context, tool string, args json.RawMessage) (_
 type lifetime struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	unbind func() bool
+	unbind func() bool // nil if the caller's context has no end
 	timer  *time.Timer // nil without a limit
 
 	mu       sync.Mutex
@@ -71,7 +71,9 @@ type lifetime struct {
 func (s *Server) lifetime(ctx context.Context) *lifetime {
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	life := &lifetime{ctx: own, cancel: cancel}
-	life.unbind = context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	if ctx.Done() != nil {
+		life.unbind = context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	}
 	if ctx.Err() != nil {
 		cancel(context.Cause(ctx)) // before the call is sent
 	}
@@ -83,7 +85,9 @@ func (s *Server) lifetime(ctx context.Context) *lifetime {
 
 // done says that the call has returned, with or without an answer.
 func (l *lifetime) done(answered bool) {
-	l.unbind()
+	if l.unbind != nil {
+		l.unbind()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch l.answered = answered; {
@@ -144,6 +148,9 @@ func (l *link) call(life *lifetime, r *relay, tool string, args json.RawMessage)
 	if err == nil {
 		r, err := received(raw, res)
 		return r, ErrTool, err
+	}
+	if !json.Valid(args) {
+		return nil, ErrNotSent, errNotJSON
 	}
 	answered = answered && c.valid()
 	if answered && len(raw) > 0 && raw[0] == '{' && json.Unmarshal(raw, new(mcp.CallToolResult)) != nil {

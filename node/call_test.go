@@ -109,7 +109,7 @@ func TestAnsweredTooLate(t *testing.T) {
 			<-watched.seen
 		}}}
 		time.AfterFunc(100*time.Millisecond, func() { cancel(timeoutError(time.Second)) })
-		res, kind, err := l.call(life, &s.relay, "wait", nil)
+		res, kind, err := l.call(life, &s.relay, "wait", json.RawMessage("{}"))
 		if kind != ErrOutcomeUnknown || !errors.Is(err, context.DeadlineExceeded) || res != nil {
 			t.Errorf("answered with the error %v: %v, %v, %v", failure, res, kind, err)
 		}

@@ -294,7 +294,7 @@ func (s *Server) update(tools []listed) {
 
 func (s *Server) node(t listed) *Node {
 	name := t.tool.Name
-	n := &Node{tool: *t.tool, raw: t.raw}
+	n := &Node{tool: *t.tool, raw: t.raw, sent: true}
 	n.call = func(ctx context.Context, args json.RawMessage) (*Result, error) { return s.call(ctx, name, args) }
 	return n
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tine-mcp/tine/node"
@@ -470,6 +471,85 @@ func TestNodeError(t *testing.T) {
 	for _, bad := range []any{3, []int{1}, json.RawMessage(`{"a"`), make(chan int)} {
 		if _, err := get(t, s, "add").Call(t.Context(), bad); !errors.Is(err, node.ErrNotSent) {
 			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}
+
+// TestFailedLogin has a server refuse a call, and a login that sends requests of its own with the
+// call's context and fails.
+func TestFailedLogin(t *testing.T) {
+	var refuses atomic.Bool
+	h := node.Handler(testNodes()...)
+	ts := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/mcp" && refuses.Load() {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		h.ServeHTTP(w, r)
+	}))
+	for _, version := range []string{"", "2025-11-25"} {
+		s := connect(t, func() (mcp.Transport, error) {
+			return &mcp.StreamableClientTransport{Endpoint: ts.URL + "/mcp", OAuthHandler: &login{url: ts.URL + "/login"}}, nil
+		}, &node.Options{ProtocolVersion: version})
+		n := get(t, s, "add")
+		refuses.Store(true)
+		_, err := n.Call(t.Context(), addIn{1, 2})
+		if !errors.Is(err, node.ErrNotSent) || !strings.Contains(err.Error(), "wrong password") {
+			t.Errorf("version %q: %v", version, err)
+		}
+		refuses.Store(false)
+		if _, err := n.Call(t.Context(), addIn{1, 2}); err != nil {
+			t.Errorf("version %q, afterwards: %v", version, err)
+		}
+	}
+}
+
+type login struct {
+	auth.AuthorizationCodeHandler
+	url string
+}
+
+func (l *login) Authorize(ctx context.Context, _ *http.Request, _ *http.Response) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
+	return errors.New("wrong password")
+}
+
+// TestNotJSON calls with arguments that are not valid, each way there is, and then with valid ones.
+func TestNotJSON(t *testing.T) {
+	own := node.New(&mcp.Tool{Name: "own"}, func(context.Context, json.RawMessage) (*node.Result, error) {
+		return node.NewResult(&mcp.CallToolResult{})
+	})
+	url := serve(t, append(testNodes(), own)...)
+	nodes := map[string]*node.Node{"own": own, "wrapped": own.Wrap(func(ctx context.Context, args json.RawMessage) (*node.Result, error) {
+		return own.Call(ctx, nil)
+	})}
+	for name, dial := range map[string]func() (mcp.Transport, error){
+		"program": self("nodes"), "http": node.HTTP(url + "/mcp"), "sse": node.HTTP(url + "/sse"),
+		"veiled": func() (mcp.Transport, error) {
+			return &veiled{mcp.StreamableClientTransport{Endpoint: url + "/mcp"}}, nil
+		},
+	} {
+		for _, version := range []string{"", "2025-11-25"} {
+			nodes[name+" "+version] = get(t, connect(t, dial, &node.Options{ProtocolVersion: version}), "odd")
+		}
+	}
+	for name, n := range nodes {
+		for _, bad := range []string{`{"a"`, `{"a":}`, `{} {}`, "{\"a\":\"\x01\"}"} {
+			_, err := n.Call(t.Context(), json.RawMessage(bad))
+			if !errors.Is(err, node.ErrNotSent) || !strings.HasSuffix(err.Error(), "arguments: not valid JSON") {
+				t.Errorf("%s, %q: %v", name, bad, err)
+			}
+		}
+		if _, err := n.Call(t.Context(), json.RawMessage(`{"a":1}`)); err != nil {
+			t.Errorf("%s, afterwards: %v", name, err)
 		}
 	}
 }

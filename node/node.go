@@ -18,6 +18,7 @@ type Node struct {
 	tool mcp.Tool
 	raw  json.RawMessage // the tool as the server listed it; nil if it was made here
 	call func(context.Context, json.RawMessage) (*Result, error)
+	sent bool // call sends its arguments, and then fails unless they are valid
 
 	bound sync.Map // reflect.Type of an input to the error of its binding, or nil
 }
@@ -68,6 +69,9 @@ func (n *Node) Nodes() []*Node { return []*Node{n} }
 // are [ErrNotSent], [ErrOutcomeUnknown] and [ErrTool].
 func (n *Node) Call(ctx context.Context, args any) (*Result, error) {
 	raw, err := arguments(args)
+	if _, given := args.(json.RawMessage); err == nil && given && !n.sent && !json.Valid(raw) {
+		err = errNotJSON
+	}
 	if err != nil {
 		return nil, &callError{ErrNotSent, n.tool.Name, "", err}
 	}
@@ -78,7 +82,10 @@ func (n *Node) Call(ctx context.Context, args any) (*Result, error) {
 	return res, err
 }
 
-var errNoResult = errors.New("the function returned no result")
+var (
+	errNoResult = errors.New("the function returned no result")
+	errNotJSON  = errors.New("arguments: not valid JSON")
+)
 
 // Wrap makes a node with the same tool and another function, which usually calls
 // n.
@@ -86,6 +93,7 @@ func (n *Node) Wrap(call func(ctx context.Context, args json.RawMessage) (*Resul
 	return &Node{tool: n.tool, raw: n.raw, call: call}
 }
 
+// arguments are args as JSON. A [json.RawMessage] may still not be valid.
 func arguments(args any) (json.RawMessage, error) {
 	raw, ok := args.(json.RawMessage)
 	if !ok && args != nil {
@@ -95,13 +103,11 @@ func arguments(args any) (json.RawMessage, error) {
 		}
 	}
 	raw = bytes.TrimSpace(raw)
-	switch {
-	case len(raw) == 0 || string(raw) == "null":
+	if len(raw) == 0 || string(raw) == "null" {
 		return json.RawMessage("{}"), nil
-	case raw[0] != '{':
+	}
+	if raw[0] != '{' {
 		return nil, errors.New("arguments: not a JSON object")
-	case ok && !json.Valid(raw):
-		return nil, errors.New("arguments: not valid JSON")
 	}
 	return raw, nil
 }
@@ -116,7 +122,7 @@ func (n *Node) listed() (json.RawMessage, error) {
 
 // renamed is n under another name, with a note before its description.
 func (n *Node) renamed(name, note string) (*Node, error) {
-	r := &Node{tool: n.tool, call: n.call}
+	r := &Node{tool: n.tool, call: n.call, sent: n.sent}
 	r.tool.Name = name
 	if r.tool.Description != "" {
 		r.tool.Description = note + r.tool.Description

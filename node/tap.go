@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
 
@@ -23,9 +24,11 @@ import (
 // A capture has what is known of one request. The transport writes to it, also
 // after the request was given up.
 type capture struct {
-	life *lifetime // of a call
+	life  *lifetime // of a call
+	trace httptrace.ClientTrace
 
 	mu       sync.Mutex
+	posting  bool // over HTTP; what a login sends meanwhile is not the request
 	sent     bool // bytes of the request may have left
 	answered bool // with a result or an error of JSON-RPC
 	status   int  // of the HTTP response to the request
@@ -37,9 +40,23 @@ type capture struct {
 
 type captureKey struct{}
 
+// An asking is the context of a request, and its capture.
+type asking struct {
+	context.Context
+	capture
+}
+
+func (a *asking) Value(key any) any {
+	if key == (captureKey{}) {
+		return &a.capture
+	}
+	return a.Context.Value(key)
+}
+
 func withCapture(ctx context.Context) (context.Context, *capture) {
-	c := new(capture)
-	return context.WithValue(ctx, captureKey{}, c), c
+	a := &asking{Context: ctx}
+	a.trace.GotConn = a.connected
+	return httptrace.WithClientTrace(a, &a.trace), &a.capture
 }
 
 func captureOf(ctx context.Context) *capture {
@@ -52,7 +69,25 @@ func captureOf(ctx context.Context) *capture {
 func (c *capture) sending() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.send()
+}
+
+func (c *capture) send() {
 	c.sent, c.answered, c.raw, c.message, c.status = true, false, nil, nil, 0
+}
+
+func (c *capture) post(now bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.posting = now
+}
+
+func (c *capture) connected(httptrace.GotConnInfo) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.posting {
+		c.send()
+	}
 }
 
 // answer is called with a result, or none, and the message with it, which the SDK is
@@ -65,16 +100,10 @@ func (c *capture) answer(result json.RawMessage, message []byte) {
 	}
 }
 
-func (c *capture) responded(status int) {
+func (c *capture) responded(status int, lines *meter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.status = status
-}
-
-func (c *capture) measured(m *meter) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lines = m
+	c.status, c.lines = status, lines
 }
 
 // reason is why there was no answer: err, or what is better known.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptrace"
 	"strings"
 )
 
@@ -35,26 +34,23 @@ type tee struct {
 
 func (t *tee) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := captureOf(req.Context())
-	if req.Method != http.MethodPost {
-		c = nil // such as the stream of a session that began within a request
+	post := req.Method == http.MethodPost
+	// The SDK's own GET for the rest of an interrupted answer has a header. Others are
+	// such as the stream of a session that began within a request.
+	if !post && req.Header.Get("Last-Event-Id") == "" {
+		c = nil
 	}
-	// The SDK's own GET for the rest of an interrupted answer has the request's
-	// context, and its header.
-	if resumed := req.Header.Get("Last-Event-Id") != ""; resumed {
-		c = captureOf(req.Context())
-	} else if c != nil {
-		req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
-			GotConn: func(httptrace.GotConnInfo) { c.sending() },
-		}))
+	if c != nil {
+		c.post(post)
 	}
 	resp, err := t.base.RoundTrip(req)
+	if c != nil {
+		c.post(false)
+	}
 	if err != nil {
 		return nil, err
 	}
 	t.link.status.Store(int32(resp.StatusCode))
-	if c != nil {
-		c.responded(resp.StatusCode)
-	}
 	b := &teeBody{ReadCloser: resp.Body, capture: c}
 	media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	b.events = strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
@@ -63,17 +59,17 @@ func (t *tee) RoundTrip(req *http.Request) (*http.Response, error) {
 		b.lines.limit = t.maxEvent
 	}
 	if c != nil {
-		c.measured(&b.lines)
+		c.responded(resp.StatusCode, &b.lines)
 		if c.life != nil {
 			c.life.bodyOpened()
-			b.ended = c.life.bodyEnded
+			b.life = c.life
 		}
 	} else if b.events {
 		t.link.lines.Store(&b.lines)
 	}
 	if b.events && req.Header.Get("Mcp-Method") == "subscriptions/listen" {
 		// The SDK does not listen again, and says nothing.
-		b.ended = t.link.deaf
+		b.deaf = t.link.deaf
 	}
 	resp.Body = b
 	return resp, nil
@@ -85,7 +81,8 @@ type teeBody struct {
 	io.ReadCloser
 	capture *capture
 	events  bool
-	ended   func()
+	life    *lifetime // that the end of the body is yet to be told
+	deaf    func()    // is called at the end
 	lines   meter
 
 	read int64
@@ -119,10 +116,13 @@ func (b *teeBody) Close() error {
 }
 
 func (b *teeBody) end() {
-	if b.ended != nil {
-		b.ended()
-		b.ended = nil
+	if b.life != nil {
+		b.life.bodyEnded()
 	}
+	if b.deaf != nil {
+		b.deaf()
+	}
+	b.life, b.deaf = nil, nil
 }
 
 func (b *teeBody) see(p []byte) {
