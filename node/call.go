@@ -52,11 +52,11 @@ func (s *Server) call(ctx context.Context, tool string, args json.RawMessage) (_
 	}
 }
 
-// A lifetime is the context of all requests of a call. Until there is an answer, the end of the
-// caller's context and the limit of a call end it. After an answer the end of the answer's body does, at
-// the latest a second later: the connection can be used again only if the body was read to its
-// end. A call without an answer ends it at once, since the SDK leaves requests open when a
-// session is closed.
+// A lifetime is the context of all requests of a call. Until there is an answer, the end
+// of the caller's context and the limit of a call end it. After an answer the end of the
+// answer's body does, at the latest a second later: the connection can be used again only
+// if the body was read to its end. A call without an answer ends it at once, since the SDK
+// leaves requests open when a session is closed.
 type lifetime struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc

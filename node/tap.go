@@ -28,7 +28,7 @@ type capture struct {
 	trace httptrace.ClientTrace
 
 	mu       sync.Mutex
-	posting  bool // over HTTP; what a login sends meanwhile is not the request
+	posting  bool // the request is on its way over HTTP; a login before it is not
 	sent     bool // bytes of the request may have left
 	answered bool // with a result or an error of JSON-RPC
 	status   int  // of the HTTP response to the request
@@ -40,23 +40,23 @@ type capture struct {
 
 type captureKey struct{}
 
-// An asking is the context of a request, and its capture.
-type asking struct {
+// A captured context is that of a request with a capture.
+type captured struct {
 	context.Context
 	capture
 }
 
-func (a *asking) Value(key any) any {
+func (c *captured) Value(key any) any {
 	if key == (captureKey{}) {
-		return &a.capture
+		return &c.capture
 	}
-	return a.Context.Value(key)
+	return c.Context.Value(key)
 }
 
 func withCapture(ctx context.Context) (context.Context, *capture) {
-	a := &asking{Context: ctx}
-	a.trace.GotConn = a.connected
-	return httptrace.WithClientTrace(a, &a.trace), &a.capture
+	c := &captured{Context: ctx}
+	c.trace.GotConn = c.connected
+	return httptrace.WithClientTrace(c, &c.trace), &c.capture
 }
 
 func captureOf(ctx context.Context) *capture {
@@ -72,16 +72,20 @@ func (c *capture) sending() {
 	c.send()
 }
 
+// send is sending, for a caller that has the lock.
 func (c *capture) send() {
 	c.sent, c.answered, c.raw, c.message, c.status = true, false, nil, nil, 0
 }
 
+// post says that an HTTP request begins or has ended. Others, such as those of a login,
+// have the same context and don't count.
 func (c *capture) post(now bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.posting = now
 }
 
+// connected is called when an HTTP request gets its connection.
 func (c *capture) connected(httptrace.GotConnInfo) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -81,7 +81,7 @@ type teeBody struct {
 	io.ReadCloser
 	capture *capture
 	events  bool
-	life    *lifetime // that the end of the body is yet to be told
+	life    *lifetime // is told of the end; nil afterwards
 	deaf    func()    // is called at the end
 	lines   meter
 
