@@ -6,8 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // bind says what keeps values of t from being the node's arguments, once for each
@@ -40,7 +38,7 @@ func (n *Node) compare(t reflect.Type) error {
 	if json.Unmarshal(data, &want) != nil {
 		return nil // no schema that says what is required
 	}
-	have, err := jsonschema.ForType(t, &jsonschema.ForOptions{IgnoreInvalidTypes: true})
+	have, err := infer(t, writing, true)
 	if err != nil {
 		return fmt.Errorf("%v: %w", t, err)
 	}

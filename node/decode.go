@@ -55,7 +55,7 @@ func (r *Result) Decode(v any) error {
 	case joined == "":
 		return errors.New("result: neither structured content nor text")
 	}
-	return wrapDecode("text", json.Unmarshal([]byte(joined), v))
+	return wrapDecode("text", decode([]byte(joined), v))
 }
 
 // structured decodes data, or the value that a server in Python has wrapped in it.
@@ -63,12 +63,19 @@ func structured(data json.RawMessage, v any) error {
 	wrapped, ok := lone(data)
 	t := target(v)
 	if !ok || t == nil || t.Kind() == reflect.Map || t.Kind() == reflect.Interface || t.Kind() == reflect.Struct && takesResult(t) {
-		return json.Unmarshal(data, v)
+		return decode(data, v)
 	}
-	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) && json.Unmarshal(data, v) == nil {
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) && decode(data, v) == nil {
 		return nil
 	}
-	return json.Unmarshal(wrapped, v)
+	if string(wrapped) == "null" {
+		if _, isText := v.(*string); !isText && !mayBeEmpty(v) {
+			return fmt.Errorf("null can't be a %v", t)
+		}
+		reflect.ValueOf(v).Elem().SetZero()
+		return nil
+	}
+	return decode(wrapped, v)
 }
 
 // lone is the property "result" of an object that has no other.
@@ -103,11 +110,7 @@ func takesResult(t reflect.Type) bool {
 		return true
 	}
 	for _, f := range reflect.VisibleFields(t) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name == "" {
-			name = f.Name
-		}
-		if f.IsExported() && strings.EqualFold(name, "result") {
+		if f.IsExported() && strings.EqualFold(nameOf(f), "result") {
 			return true
 		}
 	}

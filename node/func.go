@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,29 +22,32 @@ import (
 //	}
 //
 // A property with a default is optional. The values of enum and default are text
-// where the field is a string and JSON otherwise; the enum of a slice is that of
-// its elements.
+// where the property is a string and JSON otherwise; the enum of a slice is that of
+// its elements. Types that read or write themselves, such as those with an
+// UnmarshalJSON or a MarshalText, and the option "string" of a json tag have the
+// schema of the JSON that they stand for.
 //
 // Arguments are validated, and missing ones get their defaults, before f is
-// called. Integers keep all their digits. An error of f is a result that says so;
-// an [jsonrpc.Error] is an error of the protocol instead.
+// called. Numbers keep all their digits; one in an interface, such as a value of a
+// map[string]any, is a [json.Number]. An error of f is a result that says so; a
+// [jsonrpc.Error] is an error of the protocol instead.
 //
 // An Out that is a struct or a map is the structured content of the result, with a
 // schema, and its text as JSON besides. A string is text, and any other value is
 // text as JSON. An Out of *[Result] or *[mcp.CallToolResult] is the result itself.
 //
 // The functions in more may change the tool before it is used: its title, its
-// annotations. Func panics if a schema can't be inferred, a tag is wrong, or f is nil.
+// annotations, the input schema that arguments are validated against. Func panics if a schema can't be inferred, a tag is wrong, or f is nil.
 func Func[In, Out any](name, description string, f func(context.Context, In) (Out, error), more ...func(*mcp.Tool)) *Node {
 	if f == nil {
 		panic(fmt.Sprintf("node.Func: tool %q has no function", name))
 	}
 	tool := &mcp.Tool{Name: name, Description: description}
-	input, err := newInput(reflect.TypeFor[In]())
+	schema, err := inputSchema(reflect.TypeFor[In]())
 	if err != nil {
 		panic(fmt.Sprintf("node.Func: tool %q: input: %v", name, err))
 	}
-	tool.InputSchema = input.schema
+	tool.InputSchema = schema
 	output, err := newOutput(reflect.TypeFor[Out]())
 	if err != nil {
 		panic(fmt.Sprintf("node.Func: tool %q: output: %v", name, err))
@@ -55,6 +57,10 @@ func Func[In, Out any](name, description string, f func(context.Context, In) (Ou
 	}
 	for _, change := range more {
 		change(tool)
+	}
+	var input input
+	if input.schema, input.resolved, err = resolved(tool.InputSchema); err != nil {
+		panic(fmt.Sprintf("node.Func: tool %q: input: %v", name, err))
 	}
 	return New(tool, func(ctx context.Context, args json.RawMessage) (*Result, error) {
 		var in In
@@ -88,85 +94,50 @@ func failed(err error) (*Result, error) {
 type input struct {
 	schema   *jsonschema.Schema
 	resolved *jsonschema.Resolved
-	defaults bool
 }
 
-func newInput(t reflect.Type) (*input, error) {
+// inputSchema is the schema of arguments that are a t.
+func inputSchema(t reflect.Type) (*jsonschema.Schema, error) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	in := &input{schema: &jsonschema.Schema{Type: "object"}}
-	if t.Kind() != reflect.Interface {
-		var err error
-		if in.schema, err = jsonschema.ForType(t, nil); err != nil {
-			return nil, err
-		}
-		if in.schema.Type != "object" {
-			return nil, fmt.Errorf("%v is not a struct or a map", t)
-		}
-		if in.defaults, err = applyTags(t, in.schema); err != nil {
-			return nil, err
-		}
+	object := &jsonschema.Schema{Type: "object"}
+	if t.Kind() == reflect.Interface {
+		return object, nil
 	}
-	var err error
-	in.resolved, err = in.schema.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
-	return in, err
+	s, err := infer(t, reading, false)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.Type == "" && s.Types == nil:
+		return object, nil // it reads itself
+	case s.Type != "object":
+		return nil, fmt.Errorf("%v is not a struct or a map", t)
+	}
+	return s, applyTags(t, s)
 }
 
 func (in *input) decode(args json.RawMessage, to any) error {
-	if in.defaults {
-		d := json.NewDecoder(bytes.NewReader(args))
-		d.UseNumber()
-		var exact any
-		err := d.Decode(&exact)
-		if err == nil {
-			fill(exact, in.schema)
-			args, err = json.Marshal(exact)
-		}
+	err := func() error {
+		values, err := exact(args)
 		if err != nil {
-			return fmt.Errorf("arguments: %w", err)
+			return err
 		}
-	}
-	// The validator takes json.Number for a string, so that it sees floats, which
-	// are exact enough for it.
-	var values map[string]any
-	if err := json.Unmarshal(args, &values); err != nil {
-		return fmt.Errorf("arguments: %w", err)
-	}
-	if err := in.resolved.Validate(values); err != nil {
-		return fmt.Errorf("arguments: %w", err)
-	}
-	if err := json.Unmarshal(args, to); err != nil {
+		changed := settle(&values, in.schema)
+		if err := in.resolved.Validate(natives(values)); err != nil {
+			return err
+		}
+		if changed {
+			if args, err = json.Marshal(values); err != nil {
+				return err
+			}
+		}
+		return decode(args, to)
+	}()
+	if err != nil {
 		return fmt.Errorf("arguments: %w", err)
 	}
 	return nil
-}
-
-// fill adds the defaults of s to v. Unlike the validator's own function it makes no
-// objects to put defaults in, and keeps the digits of numbers.
-func fill(v any, s *jsonschema.Schema) {
-	if s == nil {
-		return
-	}
-	switch v := v.(type) {
-	case []any:
-		for _, item := range v {
-			fill(item, s.Items)
-		}
-	case map[string]any:
-		for name, p := range s.Properties {
-			if _, ok := v[name]; !ok && p.Default != nil {
-				v[name] = p.Default
-			}
-		}
-		for name, item := range v {
-			p := s.Properties[name]
-			if p == nil {
-				p = s.AdditionalProperties
-			}
-			fill(item, p)
-		}
-	}
 }
 
 // An output writes the results of a function.
@@ -187,14 +158,14 @@ func newOutput(t reflect.Type) (*output, error) {
 	if k := elem.Kind(); k != reflect.Struct && k != reflect.Map {
 		return out, nil
 	}
-	schema, err := jsonschema.ForType(elem, nil)
+	schema, err := infer(elem, writing, false)
 	if err != nil {
 		return nil, err
 	}
 	if schema.Type != "object" {
 		return out, nil // such as a time, which is a string
 	}
-	if _, err := applyTags(elem, schema); err != nil {
+	if err := applyTags(elem, schema); err != nil {
 		return nil, err
 	}
 	out.schema = schema

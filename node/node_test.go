@@ -108,7 +108,7 @@ func TestFuncPanics(t *testing.T) {
 	type other struct {
 		S string `json:"s" enum:"a,b" default:"c"`
 	}
-	panics(t, "input", func() { node.Func("x", "", func(context.Context, other) (int, error) { return 0, nil }) })
+	panics(t, "field S: default", func() { node.Func("x", "", func(context.Context, other) (int, error) { return 0, nil }) })
 	panics(t, "no name", func() { node.New(&mcp.Tool{}, nil) })
 	panics(t, "no function", func() { node.New(tool("x"), nil) })
 	panics(t, "no function", func() { node.Func[struct{}, string]("x", "", nil) })

@@ -10,11 +10,11 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// applyTags adds enums and defaults from the tags of t's fields to its schema, and
-// reports whether there are defaults. The inference has refused types with cycles.
-func applyTags(t reflect.Type, s *jsonschema.Schema) (defaults bool, _ error) {
+// applyTags adds enums and defaults from the tags of t's fields to its schema. The
+// inference has refused types with cycles.
+func applyTags(t reflect.Type, s *jsonschema.Schema) error {
 	if s == nil {
-		return false, nil
+		return nil
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -25,40 +25,41 @@ func applyTags(t reflect.Type, s *jsonschema.Schema) (defaults bool, _ error) {
 		return applyTags(t.Elem(), s.AdditionalProperties)
 	case reflect.Struct:
 	default:
-		return false, nil
+		return nil
 	}
-	for _, f := range reflect.VisibleFields(t) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name == "" {
-			name = f.Name
-		}
-		p := s.Properties[name]
-		if f.Anonymous || !f.IsExported() || name == "-" || p == nil {
-			continue
+	for f, p := range properties(t, s) {
+		if err := applyTags(f.Type, p); err != nil {
+			return err
 		}
 		if text, ok := f.Tag.Lookup("enum"); ok {
 			if err := setEnum(f.Type, p, text); err != nil {
-				return false, fmt.Errorf("field %s: enum: %w", f.Name, err)
+				return fmt.Errorf("field %s: enum: %w", f.Name, err)
 			}
 		}
 		if text, ok := f.Tag.Lookup("default"); ok {
-			v, err := tagValue(f.Type, text)
-			if err != nil {
-				return false, fmt.Errorf("field %s: default: %w", f.Name, err)
+			if err := setDefault(f.Type, p, text); err != nil {
+				return fmt.Errorf("field %s: default: %w", f.Name, err)
 			}
-			if p.Default, err = json.Marshal(v); err != nil {
-				return false, fmt.Errorf("field %s: default: %w", f.Name, err)
-			}
-			s.Required = slices.DeleteFunc(s.Required, func(r string) bool { return r == name })
-			defaults = true
+			s.Required = slices.DeleteFunc(s.Required, func(r string) bool { return r == nameOf(f) })
 		}
-		more, err := applyTags(f.Type, p)
-		if err != nil {
-			return false, err
-		}
-		defaults = defaults || more
 	}
-	return defaults, nil
+	return nil
+}
+
+func setDefault(t reflect.Type, p *jsonschema.Schema, text string) error {
+	v, err := tagValue(t, p, text)
+	if err != nil {
+		return err
+	}
+	valid, err := p.CloneSchemas().Resolve(nil)
+	if err != nil {
+		return err
+	}
+	if err := valid.Validate(natives(v)); err != nil {
+		return err
+	}
+	p.Default, err = json.Marshal(v)
+	return err
 }
 
 func setEnum(t reflect.Type, p *jsonschema.Schema, text string) error {
@@ -66,14 +67,14 @@ func setEnum(t reflect.Type, p *jsonschema.Schema, text string) error {
 	for t.Kind() == reflect.Pointer {
 		t, nullable = t.Elem(), true
 	}
-	if t.Kind() == reflect.Slice || t.Kind() == reflect.Array {
-		if p.Items == nil {
-			return fmt.Errorf("%v has no elements", t)
-		}
+	if p.Items != nil {
 		return setEnum(t.Elem(), p.Items, text)
 	}
+	if k := t.Kind(); (k == reflect.Slice || k == reflect.Array) && !isText(p) {
+		return fmt.Errorf("%v has no elements", t)
+	}
 	for part := range strings.SplitSeq(text, ",") {
-		v, err := tagValue(t, strings.TrimSpace(part))
+		v, err := tagValue(t, p, strings.TrimSpace(part))
 		if err != nil {
 			return err
 		}
@@ -85,20 +86,26 @@ func setEnum(t reflect.Type, p *jsonschema.Schema, text string) error {
 	return nil
 }
 
-// tagValue is the JSON value that text is for a field of type t.
-func tagValue(t reflect.Type, text string) (any, error) {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
+// isText reports whether the values of a schema are strings.
+func isText(p *jsonschema.Schema) bool {
+	return p.Type == "string" || slices.Contains(p.Types, "string")
+}
+
+// tagValue is the JSON value that text is for a field of type t with the schema p.
+func tagValue(t reflect.Type, p *jsonschema.Schema, text string) (any, error) {
+	data := []byte(text)
+	if isText(p) {
+		data, _ = json.Marshal(text)
 	}
-	if t.Kind() == reflect.String {
-		return text, nil
-	}
-	if err := json.Unmarshal([]byte(text), reflect.New(t).Interface()); err != nil {
+	into := reflect.New(t).Interface()
+	if err := json.Unmarshal(data, into); err != nil && (!isText(p) || json.Unmarshal([]byte(text), into) != nil) {
 		return nil, fmt.Errorf("%q is not a value of %v: %w", text, t, err)
 	}
-	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber()
-	var v any
-	err := d.Decode(&v)
+	v, err := exact(data)
+	if n, ok := v.(json.Number); ok && err == nil {
+		if _, float := native(n).(float64); float && !strings.ContainsAny(text, ".eE") {
+			return nil, fmt.Errorf("%s has more than 64 bits", text)
+		}
+	}
 	return v, err
 }
