@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,8 +21,7 @@ func (s *Server) call(ctx context.Context, tool string, args json.RawMessage) (_
 	life := s.lifetime(ctx)
 	defer func() { life.done(err == nil) }()
 	fail := func(kind, cause error) error {
-		name, _ := s.name.Load().(string)
-		return &callError{kind, tool, name, withoutURL(cause)}
+		return &callError{kind, tool, s.place(), withoutURL(cause)}
 	}
 	for again := true; ; again = false {
 		l, err := s.connected(life.ctx)
@@ -31,7 +31,7 @@ func (s *Server) call(ctx context.Context, tool string, args json.RawMessage) (_
 		if !l.begin() {
 			continue // replaced meanwhile
 		}
-		res, kind, err := l.call(life, &s.relay, tool, args)
+		res, kind, err := l.call(life, tool, args)
 		l.end()
 		switch {
 		case err == nil:
@@ -72,10 +72,10 @@ func (s *Server) lifetime(ctx context.Context) *lifetime {
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	life := &lifetime{ctx: own, cancel: cancel}
 	if ctx.Done() != nil {
-		life.unbind = context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+		life.unbind = context.AfterFunc(ctx, func() { cancel(ended(ctx)) })
 	}
 	if ctx.Err() != nil {
-		cancel(context.Cause(ctx)) // before the call is sent
+		cancel(ended(ctx)) // before the call is sent
 	}
 	if limit := s.opts.CallTimeout; limit > 0 {
 		life.timer = time.AfterFunc(limit, func() { cancel(timeoutError(limit)) })
@@ -136,16 +136,20 @@ var errStale = errors.New("stale connection")
 const codeRejected = -32005
 
 // call makes one call over a link. The error comes with its kind.
-func (l *link) call(life *lifetime, r *relay, tool string, args json.RawMessage) (_ *Result, kind, _ error) {
+func (l *link) call(life *lifetime, tool string, args json.RawMessage) (_ *Result, kind, _ error) {
+	if tooLong(args) {
+		return nil, ErrNotSent, errLongArgs
+	}
 	ctx := life.ctx
 	asking, c := withCapture(ctx)
 	c.life = life
-	meta, leave := r.join(ctx, forwarded(ctx))
-	defer leave()
+	meta, hearing := l.relay.join(ctx, l.blind, forwarded(ctx))
+	defer hearing.leave()
 	params := &mcp.CallToolParams{Meta: meta, Name: tool, Arguments: args}
 	res, err := l.session.CallTool(asking, params)
 	sent, answered, status, raw := c.done()
 	if err == nil {
+		hearing.wait(ctx)
 		r, err := received(raw, res)
 		return r, ErrTool, err
 	}
@@ -172,10 +176,16 @@ func (l *link) call(life *lifetime, r *relay, tool string, args json.RawMessage)
 	switch {
 	case status == http.StatusNotFound && errors.Is(err, mcp.ErrSessionMissing), status == http.StatusBadRequest && noSession(err):
 		return nil, errStale, err
+	case told && wire.Code == mcp.CodeHeaderMismatch:
+		// The SDK reads a name only from a message without such a number.
+		if bad := json.Unmarshal(args, new(any)); bad != nil {
+			err = fmt.Errorf("arguments: %w", bad)
+		}
+		return nil, ErrNotSent, err
 	case answered:
 		return nil, ErrTool, err
 	case status >= 400 && status < 500:
-		return nil, ErrNotSent, err
+		return nil, ErrNotSent, l.denied(err, status)
 	case !sent && closed:
 		return nil, errStale, err
 	case !sent:
@@ -191,6 +201,27 @@ func (l *link) call(life *lifetime, r *relay, tool string, args json.RawMessage)
 		err = l.ended(err)
 	}
 	return nil, ErrOutcomeUnknown, err
+}
+
+// Messages around arguments and results have some more bytes.
+const maxBody = maxMessage - 64<<10
+
+const (
+	errLongArgs   = localError("the arguments are too long; the limit of a message is 64 MiB")
+	errLongResult = localError("the result is too long; the limit of a message is 64 MiB")
+)
+
+// tooLong reports whether a message with data in it would be longer than the limit. The
+// SDK writes some characters as six.
+func tooLong(data []byte) bool {
+	if len(data) <= maxBody/6 {
+		return false
+	}
+	size := len(data) + 3*(bytes.Count(data, []byte("\u2028"))+bytes.Count(data, []byte("\u2029")))
+	for _, c := range []byte("<>&") {
+		size += 5 * bytes.Count(data, []byte{c})
+	}
+	return size > maxBody
 }
 
 // noSession recognizes servers that answer 400 where the specification has 404.

@@ -94,7 +94,7 @@ func TestAnsweredTooLate(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &Server{opts: Options{Implementation: &mcp.Implementation{Name: "caller"}}}
-		l := &link{}
+		l := &link{relay: &s.relay}
 		watched := &watchedTransport{Transport: ours, seen: make(chan struct{})}
 		var err error
 		if l.session, err = s.client().Connect(t.Context(), transport{watched, l}, nil); err != nil {
@@ -109,7 +109,7 @@ func TestAnsweredTooLate(t *testing.T) {
 			<-watched.seen
 		}}}
 		time.AfterFunc(100*time.Millisecond, func() { cancel(timeoutError(time.Second)) })
-		res, kind, err := l.call(life, &s.relay, "wait", json.RawMessage("{}"))
+		res, kind, err := l.call(life, "wait", json.RawMessage("{}"))
 		if kind != ErrOutcomeUnknown || !errors.Is(err, context.DeadlineExceeded) || res != nil {
 			t.Errorf("answered with the error %v: %v, %v, %v", failure, res, kind, err)
 		}

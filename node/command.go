@@ -38,10 +38,11 @@ type process struct {
 	grace  time.Duration
 	lines  meter
 
-	left   atomic.Bool // its output ended before it was to end
-	killed bool        // it had to be told to end
-	once   sync.Once
-	err    error
+	left    atomic.Bool // its output ended before it was to end
+	hurried atomic.Bool // it gets less time to end
+	killed  bool        // it had to be told to end
+	once    sync.Once
+	err     error
 }
 
 func startCommand(t *mcp.CommandTransport) (*process, error) {
@@ -55,7 +56,7 @@ func startCommand(t *mcp.CommandTransport) (*process, error) {
 	}
 	// A child of the program may hold its standard error open after its end.
 	if p.cmd.WaitDelay == 0 {
-		p.cmd.WaitDelay = p.grace
+		p.cmd.WaitDelay = time.Second
 	}
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
@@ -90,13 +91,20 @@ func (p *process) Close() error {
 		p.stdin.Close()
 		ended := make(chan error, 1)
 		go func() { ended <- p.cmd.Wait() }()
-		for _, end := range []func(){p.terminate, p.kill} {
+		before, grace := p.grace, p.grace
+		if p.hurried.Load() {
+			before, grace = min(grace, time.Second/2), min(grace, time.Second)
+		}
+		for _, stop := range []struct {
+			after time.Duration
+			now   func()
+		}{{before, p.terminate}, {grace, p.kill}} {
 			select {
 			case p.err = <-ended:
 				return
-			case <-time.After(p.grace):
+			case <-time.After(stop.after):
 				p.killed = true
-				end()
+				stop.now()
 			}
 		}
 		p.err = <-ended

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,13 +25,14 @@ type Options struct {
 	// and version of the program's main module.
 	Implementation *mcp.Implementation
 
-	// ProtocolVersion asks for one version of the protocol. By default the newest
-	// that both sides know is used.
+	// ProtocolVersion asks for one version of the protocol, of those that the SDK
+	// supports; a server may answer with another one. By default the newest that both
+	// sides know is used.
 	ProtocolVersion string
 
 	// SetupTimeout bounds how long it takes to connect, to agree on a version and
 	// to list the tools. The default is 30 seconds. A program that does not end by
-	// itself takes some seconds more to stop.
+	// itself takes up to two seconds more.
 	SetupTimeout time.Duration
 
 	// CallTimeout bounds a call, besides its context. The default is 30 seconds; a
@@ -81,6 +83,9 @@ func Connect(ctx context.Context, dial func() (mcp.Transport, error), opts *Opti
 	if opts != nil {
 		s.opts = *opts
 	}
+	if v := s.opts.ProtocolVersion; v != "" && !slices.Contains(mcp.SupportedProtocolVersions(), v) {
+		return nil, fmt.Errorf("connecting: ProtocolVersion %q is unknown; use one of %s", v, strings.Join(mcp.SupportedProtocolVersions(), ", "))
+	}
 	if s.opts.SetupTimeout <= 0 {
 		s.opts.SetupTimeout = 30 * time.Second
 	}
@@ -112,7 +117,9 @@ func implementation() *mcp.Implementation {
 }
 
 // Close ends the connection, and the program if there is one. Calls that wait for
-// an answer fail. It may be called twice, and on nil.
+// an answer fail. It returns when the program has ended: one that does not end by
+// itself is terminated after the TerminateDuration of its transport, two seconds with
+// [Command], and killed after another. It may be called twice, and on nil.
 func (s *Server) Close() error {
 	if s == nil {
 		return nil
@@ -152,7 +159,7 @@ func (s *Server) Node(name string) (*Node, error) {
 	if len(names) > 20 {
 		names = append(names[:20], "...")
 	}
-	return nil, fmt.Errorf("%s has no tool %q; it has: %s", s.name.Load(), name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("%s has no tool %q; it has: %s", s.place(), name, strings.Join(names, ", "))
 }
 
 // Session is the SDK's session with the server, for all that is not a tool. It is
@@ -164,6 +171,9 @@ func (s *Server) Session(ctx context.Context) (*mcp.ClientSession, error) {
 	}
 	return l.session, nil
 }
+
+// place names the server.
+func (s *Server) place() string { return s.name.Load().(string) }
 
 // connected is the link, a new one if the last was lost.
 func (s *Server) connected(ctx context.Context) (*link, error) {
@@ -180,7 +190,7 @@ func (s *Server) replace(ctx context.Context, old *link) (*link, error) {
 	case s.opening <- struct{}{}:
 		defer func() { <-s.opening }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("connecting to %s: %w", s.name.Load(), context.Cause(ctx))
+		return nil, &setupError{s.place(), ended(ctx)}
 	}
 	l := s.current.Load()
 	if l != nil && !l.lost.Load() && l != old {
@@ -191,7 +201,7 @@ func (s *Server) replace(ctx context.Context, old *link) (*link, error) {
 	}
 	fresh, tools, err := s.open(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to %s: %w", s.name.Load(), err)
+		return nil, &setupError{s.place(), err}
 	}
 	s.current.Store(fresh)
 	s.update(tools)
@@ -294,7 +304,7 @@ func (s *Server) update(tools []listed) {
 
 func (s *Server) node(t listed) *Node {
 	name := t.tool.Name
-	n := &Node{tool: *t.tool, raw: t.raw, sent: true}
+	n := &Node{tool: *t.tool, raw: t.raw, sent: true, from: s}
 	n.call = func(ctx context.Context, args json.RawMessage) (*Result, error) { return s.call(ctx, name, args) }
 	return n
 }

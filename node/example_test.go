@@ -388,6 +388,64 @@ func ExampleRequest() {
 	// Output: done
 }
 
+// A function that needs input of the client's user returns what it asks, and is called
+// again with the answer.
+func ExampleRequest_input() {
+	greet := node.Func("greet", "Greets the user.", func(ctx context.Context, _ struct{}) (*mcp.CallToolResult, error) {
+		if answer, ok := node.Request(ctx).Params.InputResponses["name"].(*mcp.ElicitResult); ok {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint("Hello ", answer.Content["name"])}}}, nil
+		}
+		return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"name": &mcp.ElicitParams{
+			Message:         "What is your name?",
+			RequestedSchema: json.RawMessage(`{"type": "object", "properties": {"name": {"type": "string"}}}`),
+		}}}, nil
+	})
+	ts := httptest.NewServer(node.Handler(greet))
+	defer ts.Close()
+
+	// The client asks its user in the handler, and calls again by itself.
+	server := must(node.Connect(context.Background(), node.HTTP(ts.URL+"/mcp"), &node.Options{Client: &mcp.ClientOptions{
+		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			fmt.Println(r.Params.Message)
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ada"}}, nil
+		},
+	}}))
+	defer server.Close()
+	n := must(server.Node("greet"))
+	fmt.Println(must(n.Call(context.Background(), nil)).Text())
+	// Output:
+	// What is your name?
+	// Hello Ada
+}
+
+func ExampleWithProgress() {
+	load := node.Func("load", "Loads, and says how far it is.", func(ctx context.Context, _ struct{}) (string, error) {
+		req := node.Request(ctx)
+		for step := range 3 {
+			p := &mcp.ProgressNotificationParams{ProgressToken: req.Params.GetProgressToken(), Progress: float64(step + 1), Total: 3}
+			if err := req.Session.NotifyProgress(ctx, p); err != nil {
+				return "", err
+			}
+		}
+		return "done", nil
+	})
+	ts := httptest.NewServer(node.Handler(load))
+	defer ts.Close()
+	server := must(node.Connect(context.Background(), node.HTTP(ts.URL+"/mcp"), nil))
+	defer server.Close()
+
+	ctx := node.WithProgress(context.Background(), func(p *mcp.ProgressNotificationParams) {
+		fmt.Println(p.Progress, "of", p.Total)
+	})
+	n := must(server.Node("load"))
+	fmt.Println(must(n.Call(ctx, nil)).Text())
+	// Output:
+	// 1 of 3
+	// 2 of 3
+	// 3 of 3
+	// done
+}
+
 // The kinds of errors.
 func ExampleErrNotSent() {
 	locked := node.Func("open", "Opens the door.", func(context.Context, struct{}) (string, error) {

@@ -22,7 +22,8 @@ import (
 // one name later, that of the earlier source is served.
 //
 // A panic in a node's function is logged, as net/http does; the caller gets an error
-// without its text, and other calls go on.
+// without its text, and other calls go on. Of an error of a consumed node the log has
+// all, and the caller is told neither where the server is nor what it printed.
 func Expose(server *mcp.Server, sources ...Source) error {
 	_, err := expose(server, sources)
 	return err
@@ -193,16 +194,20 @@ func serve(ctx context.Context, n *Node, req *mcp.CallToolRequest) (_ *Result, e
 		defer context.AfterFunc(carrier, cancel)()
 	}
 	res, err := n.call(withRequest(ctx, req), args)
-	var wire *jsonrpc.Error
 	switch {
 	case err == nil && res != nil && bytes.HasPrefix(bytes.TrimSpace(res.Raw), []byte("{")):
-		return res, nil
+		if !tooLong(res.Raw) {
+			return res, nil
+		}
+		err = fmt.Errorf("tool %q: %w", n.tool.Name, errLongResult)
 	case err == nil:
 		err = fmt.Errorf("tool %q: no result", n.tool.Name)
-	case errors.Is(err, ErrTool) && errors.As(err, &wire):
+	case errors.Is(err, ErrTool) && isProtocol(err):
+		var wire *jsonrpc.Error
+		errors.As(err, &wire)
 		return nil, wire
 	}
-	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
+	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: tell(n.tool.Name, err)}
 }
 
 // A toolResult is answered as the bytes that it has.

@@ -30,7 +30,8 @@ import (
 // Arguments are validated, and missing ones get their defaults, before f is
 // called. Numbers keep all their digits; one in an interface, such as a value of a
 // map[string]any, is a [json.Number]. An error of f is a result that says so; a
-// [jsonrpc.Error] is an error of the protocol instead.
+// [jsonrpc.Error] is an error of the protocol instead. Of an error of a consumed node
+// in it the log has all, and the result neither where its server is nor what it printed.
 //
 // An Out that is a struct or a map is the structured content of the result, with a
 // schema, and its text as JSON besides. A string is text, and any other value is
@@ -65,15 +66,14 @@ func Func[In, Out any](name, description string, f func(context.Context, In) (Ou
 	return New(tool, func(ctx context.Context, args json.RawMessage) (*Result, error) {
 		var in In
 		if err := input.decode(args, &in); err != nil {
-			return failed(err)
+			return failed(err.Error())
 		}
 		out, err := f(withoutForward(ctx), in)
 		if err != nil {
-			var wire *jsonrpc.Error
-			if errors.As(err, &wire) {
+			if isProtocol(err) {
 				return nil, &callError{ErrTool, name, "", err}
 			}
-			return failed(err)
+			return failed(tell(name, err))
 		}
 		res, err := output.encode(out)
 		if err != nil {
@@ -83,11 +83,16 @@ func Func[In, Out any](name, description string, f func(context.Context, In) (Ou
 	})
 }
 
+// isProtocol reports whether an error is one of JSON-RPC for the caller. Those of a call
+// of another tool that got no answer are not.
+func isProtocol(err error) bool {
+	var wire *jsonrpc.Error
+	return errors.As(err, &wire) && !errors.Is(err, ErrNotSent) && !errors.Is(err, ErrOutcomeUnknown)
+}
+
 // failed is the result of a tool that failed.
-func failed(err error) (*Result, error) {
-	var r mcp.CallToolResult
-	r.SetError(err)
-	return NewResult(&r)
+func failed(why string) (*Result, error) {
+	return NewResult(&mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: why}}})
 }
 
 // An input reads the arguments of a function.

@@ -17,16 +17,18 @@ import (
 
 // A link is one session with the server, over one connection.
 type link struct {
-	session *mcp.ClientSession
-	cancel  context.CancelCauseFunc
-	program *process
-	eager   bool                  // is replaced without a call
-	blind   bool                  // captures see nothing
-	idle    func()                // closes idle connections, of a client that is ours
-	status  atomic.Int32          // of the last HTTP response
-	lost    atomic.Bool           // calls can't be made any more
-	lines   atomic.Pointer[meter] // of a stream with all messages
-	deaf    func()                // is called when list changes are no longer announced
+	session   *mcp.ClientSession
+	transport mcp.Transport
+	relay     *relay
+	cancel    context.CancelCauseFunc
+	program   *process
+	eager     bool                  // is replaced without a call
+	blind     bool                  // captures see nothing
+	idle      func()                // closes idle connections, of a client that is ours
+	status    atomic.Int32          // of the last HTTP response
+	lost      atomic.Bool           // calls can't be made any more
+	lines     atomic.Pointer[meter] // of a stream with all messages
+	deaf      func()                // is called when list changes are no longer announced
 
 	mu      sync.Mutex
 	conn    mcp.Connection
@@ -90,6 +92,13 @@ func (l *link) close() error {
 	return err
 }
 
+// hurry has a program that is closed after a failed set-up end without waiting for it.
+func (l *link) hurry() {
+	if l.program != nil {
+		l.program.hurried.Store(true)
+	}
+}
+
 // transport is the SDK's way to a link's connection.
 type transport struct {
 	inner mcp.Transport
@@ -137,10 +146,10 @@ func (s *Server) attempt(ctx context.Context, version string, limit time.Duratio
 	s.name.Store(place(t))
 	// The connection lives on with this context, so that it has no deadline.
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	l := &link{cancel: cancel}
+	l := &link{cancel: cancel, transport: t, relay: &s.relay}
 	l.deaf = func() { s.wake(l) }
 	timer := time.AfterFunc(limit, func() { cancel(errSetup) })
-	stopCaller := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	stopCaller := context.AfterFunc(ctx, func() { cancel(ended(ctx)) })
 	stopClose := context.AfterFunc(s.ctx, func() { cancel(errClosed) })
 	var closing sync.WaitGroup
 	closing.Add(1)
@@ -163,8 +172,9 @@ func (s *Server) attempt(ctx context.Context, version string, limit time.Duratio
 		}
 		closing.Wait()
 		if err != nil {
+			l.hurry()
 			l.close()
-			err = l.explain(withoutURL(err), t)
+			err = l.explain(withoutURL(err))
 		}
 	}()
 	// The SDK waits without a limit for the headers of some responses.
@@ -173,6 +183,7 @@ func (s *Server) attempt(ctx context.Context, version string, limit time.Duratio
 		select {
 		case <-own.Done():
 			if conn := l.connection(); conn != nil {
+				l.hurry()
 				conn.Close()
 			}
 		case <-connected:
@@ -210,17 +221,21 @@ func (s *Server) client() *mcp.Client {
 }
 
 // explain adds to an error of a set-up what else is known.
-func (l *link) explain(err error, t mcp.Transport) error {
+func (l *link) explain(err error) error {
 	if l.program != nil {
 		return l.program.explain(err)
 	}
-	status := int(l.status.Load())
+	return l.denied(err, int(l.status.Load()))
+}
+
+// denied adds to an error what to do about the status of its response.
+func (l *link) denied(err error, status int) error {
 	if status != http.StatusUnauthorized && status != http.StatusForbidden {
 		return err
 	}
 	hint := "set MCP_TOKEN, or send the server's credentials with an HTTP client of your own"
 	var own *http.Client
-	switch t := t.(type) {
+	switch t := l.transport.(type) {
 	case *mcp.StreamableClientTransport:
 		own = t.HTTPClient
 	case *mcp.SSEClientTransport:

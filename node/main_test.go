@@ -7,8 +7,10 @@ import (
 	"net"
 	"net/http/httptest"
 	"os"
+	"os/signal"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,16 +43,24 @@ func TestMain(m *testing.M) {
 		}
 	case "sorry":
 		sorry()
+	case "odd":
+		odd()
+	case "flood":
+		if err := floods().Run(context.Background(), &mcp.StdioTransport{}); err != nil {
+			os.Exit(1)
+		}
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM)
+		fmt.Fprintln(os.Stderr, "pid", os.Getpid())
+		select {}
 	case "broken":
 		fmt.Fprintln(os.Stderr, "no database")
 		os.Exit(3)
 	}
 }
 
-// sorry serves one tool, which answers when the input ends: with an error, as the
-// official Python SDK does.
-func sorry() {
-	var waiting []json.RawMessage
+// simple serves one tool over standard input and output, until the input ends.
+func simple(tool string, call func(id json.RawMessage)) {
 	in := json.NewDecoder(os.Stdin)
 	for {
 		var m struct {
@@ -58,21 +68,53 @@ func sorry() {
 			Method string          `json:"method"`
 		}
 		if in.Decode(&m) != nil {
-			break
+			return
 		}
 		switch m.Method {
 		case "initialize":
-			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sorry","version":"1"}}}`+"\n", m.ID)
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"simple","version":"1"}}}`+"\n", m.ID)
 		case "tools/list":
-			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"wait","inputSchema":{"type":"object"}}]}}`+"\n", m.ID)
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":%q,"inputSchema":{"type":"object"}}]}}`+"\n", m.ID, tool)
 		case "tools/call":
-			waiting = append(waiting, m.ID)
-			fmt.Println(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"x","progress":1}}`)
+			call(m.ID)
 		}
 	}
+}
+
+const someProgress = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}` + "\n"
+
+// sorry answers its calls when the input ends: with an error, as the official Python
+// SDK does.
+func sorry() {
+	var waiting []json.RawMessage
+	simple("wait", func(id json.RawMessage) {
+		waiting = append(waiting, id)
+		fmt.Printf(someProgress, `"x"`)
+	})
 	for _, id := range waiting {
 		fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"Connection closed"}}`+"\n", id)
 	}
+}
+
+// odd reports progress with tokens that it was not given.
+func odd() {
+	simple("odd", func(id json.RawMessage) {
+		for _, token := range []string{`{"tine-node-call-1":1}`, `["tine-node-call-1"]`, `"tine-node-call-99"`, `"theirs"`} {
+			fmt.Printf(someProgress, token)
+		}
+		fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`+"\n", id)
+	})
+}
+
+// floods has a tool whose results are longer than a message may be.
+func floods() *mcp.Server {
+	server := mcp.NewServer(&mcp.Implementation{Name: "floods"}, nil)
+	for _, name := range []string{"big", "add"} {
+		server.AddTool(&mcp.Tool{Name: name, InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Repeat("x", 65<<20)}}}, nil
+		})
+	}
+	return server
 }
 
 // leftOver is the stacks of goroutines of this package and the SDK that did not
@@ -138,6 +180,7 @@ func testNodes() []node.Source {
 			return "", nil
 		}),
 		node.Func("pid", "Says which process it is.", func(context.Context, struct{}) (int, error) { return os.Getpid(), nil }),
+		node.Func("steps", "Reports its progress.", steps),
 		node.Func("wait", "Waits until it is cancelled.", func(ctx context.Context, _ struct{}) (string, error) {
 			<-ctx.Done()
 			return "", ctx.Err()

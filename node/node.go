@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"sync"
@@ -19,6 +18,7 @@ type Node struct {
 	raw  json.RawMessage // the tool as the server listed it; nil if it was made here
 	call func(context.Context, json.RawMessage) (*Result, error)
 	sent bool // call sends its arguments, and then fails unless they are valid
+	from *Server
 
 	bound sync.Map // reflect.Type of an input to the error of its binding, or nil
 }
@@ -33,9 +33,13 @@ type Source interface {
 
 // New makes a node of a tool and a function that is called with the arguments, a
 // JSON object. The schemas of the tool may be anything that marshals to a JSON
-// schema; New does not validate against them. It panics if the tool has no name
-// or can't be written as JSON, or there is no function.
+// schema; New does not validate against them. An error of the function is an [ErrTool]
+// unless it has another kind. New panics if there is no tool or no function, or the
+// tool has no name or can't be written as JSON.
 func New(tool *mcp.Tool, call func(ctx context.Context, args json.RawMessage) (*Result, error)) *Node {
+	if tool == nil {
+		panic("node.New: there is no tool")
+	}
 	n := &Node{tool: *tool, call: call}
 	if n.tool.InputSchema == nil {
 		n.tool.InputSchema = map[string]any{"type": "object"}
@@ -73,23 +77,33 @@ func (n *Node) Call(ctx context.Context, args any) (*Result, error) {
 		err = errNotJSON
 	}
 	if err != nil {
-		return nil, &callError{ErrNotSent, n.tool.Name, "", err}
+		return nil, n.failure(ErrNotSent, err)
 	}
 	res, err := n.call(ctx, raw)
-	if err == nil && res == nil {
-		return nil, &callError{ErrTool, n.tool.Name, "", errNoResult}
+	switch {
+	case err == nil && res == nil:
+		return nil, n.failure(ErrTool, errNoResult)
+	case err != nil && kindOf(err) == nil:
+		return nil, n.failure(ErrTool, err)
 	}
 	return res, err
 }
 
-var (
-	errNoResult = errors.New("the function returned no result")
-	errNotJSON  = errors.New("arguments: not valid JSON")
-)
+// failure is an error of a call.
+func (n *Node) failure(kind, cause error) error {
+	server := ""
+	if n.from != nil {
+		server = n.from.place()
+	}
+	return &callError{kind, n.tool.Name, server, cause}
+}
 
 // Wrap makes a node with the same tool and another function, which usually calls
-// n.
+// n. It panics if there is no function.
 func (n *Node) Wrap(call func(ctx context.Context, args json.RawMessage) (*Result, error)) *Node {
+	if call == nil {
+		panic(fmt.Sprintf("node.Wrap: tool %q has no function", n.tool.Name))
+	}
 	return &Node{tool: n.tool, raw: n.raw, call: call}
 }
 
@@ -107,7 +121,7 @@ func arguments(args any) (json.RawMessage, error) {
 		return json.RawMessage("{}"), nil
 	}
 	if raw[0] != '{' {
-		return nil, errors.New("arguments: not a JSON object")
+		return nil, errNoObject
 	}
 	return raw, nil
 }
@@ -122,7 +136,7 @@ func (n *Node) listed() (json.RawMessage, error) {
 
 // renamed is n under another name, with a note before its description.
 func (n *Node) renamed(name, note string) (*Node, error) {
-	r := &Node{tool: n.tool, call: n.call, sent: n.sent}
+	r := &Node{tool: n.tool, call: n.call, sent: n.sent, from: n.from}
 	r.tool.Name = name
 	if r.tool.Description != "" {
 		r.tool.Description = note + r.tool.Description
@@ -157,7 +171,7 @@ func (n *Node) renamed(name, note string) (*Node, error) {
 func Call[In, Out any](ctx context.Context, n *Node, in In) (Out, error) {
 	var out Out
 	if err := n.bind(reflect.TypeFor[In]()); err != nil {
-		return out, &callError{ErrNotSent, n.tool.Name, "", err}
+		return out, n.failure(ErrNotSent, err)
 	}
 	res, err := n.Call(ctx, in)
 	if err != nil {
@@ -169,15 +183,18 @@ func Call[In, Out any](ctx context.Context, n *Node, in In) (Out, error) {
 		return out, nil
 	case **mcp.CallToolResult:
 		if *p, err = res.MCP(); err != nil {
-			err = fmt.Errorf("tool %q: %w", n.tool.Name, err)
+			err = n.failure(nil, err)
 		}
 		return out, err
 	}
-	if err := res.Err(); err != nil {
-		return out, fmt.Errorf("tool %q: %w", n.tool.Name, err)
+	switch said, failed, err := res.failed(); {
+	case err != nil:
+		return out, n.failure(nil, err)
+	case failed:
+		return out, n.failure(ErrTool, said)
 	}
 	if err := res.Decode(&out); err != nil {
-		return out, fmt.Errorf("tool %q: %w", n.tool.Name, err)
+		return out, n.failure(nil, err)
 	}
 	return out, nil
 }

@@ -85,16 +85,22 @@ func texts(r *mcp.CallToolResult) (all []string) {
 // Err is nil unless the tool said that it failed. Then it is an [ErrTool] with the
 // tool's text.
 func (r *Result) Err() error {
+	said, failed, err := r.failed()
+	if err == nil && failed {
+		err = fmt.Errorf("%w: %w", ErrTool, said)
+	}
+	return err
+}
+
+// failed is what a tool that failed said.
+func (r *Result) failed() (said toolError, failed bool, _ error) {
 	d, err := r.decode()
-	switch {
-	case err != nil:
-		return err
-	case !d.IsError:
-		return nil
+	if err != nil || !d.IsError {
+		return "", false, err
 	}
 	text := strings.Join(texts(d), "\n")
 	if text == "" {
 		text = "no reason given"
 	}
-	return fmt.Errorf("%w: %s", ErrTool, text)
+	return toolError(text), true, nil
 }

@@ -146,26 +146,35 @@ func (c *capture) valid() bool {
 type tapConn struct {
 	mcp.Connection
 	overHTTP bool // a tee sees when a request leaves
+	relay    *relay
 
 	mu      sync.Mutex
 	waiting map[jsonrpc.ID]*capture
 }
 
-func newTapConn(conn mcp.Connection, overHTTP bool) *tapConn {
-	return &tapConn{Connection: conn, overHTTP: overHTTP, waiting: map[jsonrpc.ID]*capture{}}
+func newTapConn(conn mcp.Connection, l *link, overHTTP bool) *tapConn {
+	return &tapConn{Connection: conn, overHTTP: overHTTP, relay: l.relay, waiting: map[jsonrpc.ID]*capture{}}
 }
 
 func (t *tapConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	msg, err := t.Connection.Read(ctx)
-	if r, ok := msg.(*jsonrpc.Response); ok && err == nil {
+	if err != nil {
+		return msg, err
+	}
+	switch m := msg.(type) {
+	case *jsonrpc.Response:
 		t.mu.Lock()
-		c := t.waiting[r.ID]
+		c := t.waiting[m.ID]
 		t.mu.Unlock()
 		if c != nil {
-			c.answer(r.Result, nil)
+			c.answer(m.Result, nil)
+		}
+	case *jsonrpc.Request:
+		if m.Method == progressMethod {
+			t.relay.arrived(m.Params)
 		}
 	}
-	return msg, err
+	return msg, nil
 }
 
 // Write returns when ctx ends, also if the server does not read. What is being
@@ -212,7 +221,7 @@ func (t *tapConn) expect(id jsonrpc.ID, c *capture) {
 // maxMessage bounds a message of a server.
 const maxMessage = 64 << 20
 
-var errTooLong = fmt.Errorf("a message of the server is too long; the limit is %d MiB", maxMessage>>20)
+const errTooLong = localError("a message of the server is too long; the limit is 64 MiB")
 
 // A meter measures lines. The SDK ends a connection with a line that is too long,
 // mostly without saying why.
@@ -253,7 +262,7 @@ func tapped(ctx context.Context, t mcp.Transport, l *link) (mcp.Connection, erro
 		if c.MaxEventSize == 0 {
 			c.MaxEventSize = maxMessage
 		}
-		c.HTTPClient = teeClient(c.HTTPClient, l, c.MaxEventSize)
+		c.HTTPClient = teeClient(c.HTTPClient, l, l.relay, c.MaxEventSize)
 		return c.Connect(ctx)
 	case *mcp.SSEClientTransport:
 		l.eager = true
@@ -261,12 +270,12 @@ func tapped(ctx context.Context, t mcp.Transport, l *link) (mcp.Connection, erro
 		if c.MaxEventSize == 0 {
 			c.MaxEventSize = maxMessage
 		}
-		c.HTTPClient = teeClient(c.HTTPClient, l, c.MaxEventSize)
+		c.HTTPClient = teeClient(c.HTTPClient, l, nil, c.MaxEventSize)
 		conn, err := c.Connect(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return newTapConn(conn, true), nil
+		return newTapConn(conn, l, true), nil
 	case *mcp.CommandTransport:
 		p, err := startCommand(t)
 		if err != nil {
@@ -279,7 +288,7 @@ func tapped(ctx context.Context, t mcp.Transport, l *link) (mcp.Connection, erro
 		if err != nil {
 			return nil, err
 		}
-		return newTapConn(conn, false), nil
+		return newTapConn(conn, l, false), nil
 	}
 	conn, err := t.Connect(ctx)
 	if err != nil {
@@ -291,7 +300,7 @@ func tapped(ctx context.Context, t mcp.Transport, l *link) (mcp.Connection, erro
 		l.blind = true
 		return conn, nil
 	}
-	return newTapConn(conn, false), nil
+	return newTapConn(conn, l, false), nil
 }
 
 // place names what a transport reaches.

@@ -2,15 +2,17 @@ package node
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // teeClient is c, or one like the default client, whose responses the captures of
 // their requests see.
-func teeClient(c *http.Client, l *link, maxEvent int) *http.Client {
+func teeClient(c *http.Client, l *link, r *relay, maxEvent int) *http.Client {
 	var own http.Client
 	if c != nil {
 		own = *c
@@ -22,13 +24,14 @@ func teeClient(c *http.Client, l *link, maxEvent int) *http.Client {
 	if b, ok := base.(*bearer); ok {
 		l.idle = b.base.CloseIdleConnections
 	}
-	own.Transport = &tee{base: base, link: l, maxEvent: maxEvent}
+	own.Transport = &tee{base: base, link: l, relay: r, maxEvent: maxEvent}
 	return &own
 }
 
 type tee struct {
 	base     http.RoundTripper
 	link     *link
+	relay    *relay // gets progress, unless a tapConn sees it
 	maxEvent int
 }
 
@@ -43,6 +46,12 @@ func (t *tee) RoundTrip(req *http.Request) (*http.Response, error) {
 	if c != nil {
 		c.post(post)
 	}
+	if req.Method == http.MethodDelete {
+		// A session that a server does not end in time ends by itself there.
+		ctx, cancel := context.WithCancel(req.Context())
+		time.AfterFunc(time.Second, cancel)
+		req = req.WithContext(ctx)
+	}
 	resp, err := t.base.RoundTrip(req)
 	if c != nil {
 		c.post(false)
@@ -51,7 +60,7 @@ func (t *tee) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	t.link.status.Store(int32(resp.StatusCode))
-	b := &teeBody{ReadCloser: resp.Body, capture: c}
+	b := &teeBody{ReadCloser: resp.Body, capture: c, relay: t.relay}
 	media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	b.events = strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
 	b.lines.limit = maxMessage
@@ -80,6 +89,7 @@ func (t *tee) RoundTrip(req *http.Request) (*http.Response, error) {
 type teeBody struct {
 	io.ReadCloser
 	capture *capture
+	relay   *relay // nil where progress is not seen
 	events  bool
 	life    *lifetime // is told of the end; nil afterwards
 	deaf    func()    // is called at the end
@@ -98,7 +108,7 @@ func (b *teeBody) Read(p []byte) (int, error) {
 			return 0, errTooLong
 		}
 	}
-	if b.capture != nil {
+	if b.capture != nil || b.events && b.relay != nil {
 		b.see(p[:n])
 		if errors.Is(err, io.EOF) && !b.events {
 			b.message(b.line)
@@ -167,6 +177,12 @@ func (b *teeBody) event(line []byte) {
 
 func (b *teeBody) message(data []byte) {
 	if result, ok := answerOf(data); ok {
-		b.capture.answer(result, data)
+		if b.capture != nil {
+			b.capture.answer(result, data)
+		}
+		return
+	}
+	if b.relay != nil {
+		b.relay.message(data)
 	}
 }

@@ -17,7 +17,6 @@ import (
 // TestTooBig has answers that are longer than the limit. The race detector makes the
 // codecs too slow for them.
 func TestTooBig(t *testing.T) {
-	url := serve(t, testNodes()...)
 	answers := func(media, before string) string {
 		ts := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var m struct {
@@ -41,8 +40,8 @@ func TestTooBig(t *testing.T) {
 		return ts.URL + "/mcp"
 	}
 	for name, dial := range map[string]func() (mcp.Transport, error){
-		"stdio":  self("nodes"),
-		"sse":    node.HTTP(url + "/sse"),
+		"stdio":  self("flood"),
+		"sse":    node.HTTP(listen(t, mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return floods() }, nil)).URL + "/sse"),
 		"events": node.HTTP(answers("text/event-stream", "data: ")),
 		"plain":  node.HTTP(answers("application/json", "")),
 	} {
@@ -53,6 +52,47 @@ func TestTooBig(t *testing.T) {
 		}
 		if _, err := s.Session(t.Context()); err != nil {
 			t.Errorf("%s: after that: %v", name, err)
+		}
+	}
+}
+
+// TestBigAtTheLimit has a result that is not too long.
+func TestBigAtTheLimit(t *testing.T) {
+	s := connect(t, node.HTTP(serve(t, testNodes()...)+"/mcp"), nil)
+	text, err := node.Call[map[string]int, string](t.Context(), get(t, s, "big"), map[string]int{"size": 63 << 20})
+	if err != nil || len(text) != 63<<20 {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+}
+
+// TestTooBigToSend has arguments and results that are not sent, as they are too long.
+func TestTooBigToSend(t *testing.T) {
+	url := serve(t, testNodes()...)
+	for name, dial := range map[string]func() (mcp.Transport, error){
+		"stdio": self("nodes"), "http": node.HTTP(url + "/mcp"), "sse": node.HTTP(url + "/sse"),
+	} {
+		s := connect(t, dial, nil)
+		before, err := get(t, s, "pid").Call(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The SDK writes "<" as six characters.
+		for _, text := range []string{strings.Repeat("x", 64<<20), strings.Repeat("<", 11<<20)} {
+			args, err := json.Marshal(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = get(t, s, "odd").Call(t.Context(), json.RawMessage(`{"x":`+string(args)+`}`))
+			if !errors.Is(err, node.ErrNotSent) || !strings.HasSuffix(err.Error(), "the arguments are too long; the limit of a message is 64 MiB") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		_, err = get(t, s, "big").Call(t.Context(), map[string]int{"size": 65 << 20})
+		if !errors.Is(err, node.ErrTool) || !strings.HasSuffix(err.Error(), "the result is too long; the limit of a message is 64 MiB") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if after, err := get(t, s, "pid").Call(t.Context(), nil); err != nil || after.Text() != before.Text() {
+			t.Errorf("%s: %s, %v; want %s", name, after.Text(), err, before.Text())
 		}
 	}
 }
