@@ -144,8 +144,14 @@ func (c *contest) all() []*side {
 func (c *contest) rounds(rounds int) ([]reading, error) {
 	all := c.all()
 	for round := range rounds {
+		// Each side is the first equally often, and each comes before each other one.
+		turn := round % len(all)
+		backwards := round/len(all)%2 == 1
 		for i := range all {
-			s := all[(i+round)%len(all)]
+			s := all[(i+turn)%len(all)]
+			if backwards {
+				s = all[(turn-i+len(all))%len(all)]
+			}
 			if c.before != nil {
 				if err := c.before(); err != nil {
 					return nil, err

@@ -61,6 +61,34 @@ func TestContest(t *testing.T) {
 	}
 }
 
+// TestContestOrder holds that each side comes first, and after each other side, equally often.
+func TestContestOrder(t *testing.T) {
+	var order []string
+	made := func(name string) *side {
+		return &side{&series{name: name}, func() ([]time.Duration, error) {
+			order = append(order, name)
+			return []time.Duration{1}, nil
+		}}
+	}
+	c := &contest{floor: made("a"), ours: []*side{made("b"), made("c")}}
+	if _, err := c.rounds(6); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for i, name := range order {
+		if i%3 == 0 {
+			seen[name]++
+		} else {
+			seen[order[i-1]+name]++
+		}
+	}
+	for _, what := range []string{"a", "b", "c", "ab", "ac", "ba", "bc", "ca", "cb"} {
+		if seen[what] != 2 {
+			t.Errorf("%s: %d times in %v", what, seen[what], order)
+		}
+	}
+}
+
 // TestGrown holds that memory that did not grow is judged, and met.
 func TestGrown(t *testing.T) {
 	for _, l := range rlmTrials()[1].limits[:1] {
