@@ -79,6 +79,13 @@ func (c *cli) say(format string, args ...any) {
 	fmt.Fprintln(c.stderr, visible(fmt.Sprintf(format, args...), c.errTerminal))
 }
 
+// jsonLines prints values for programs, a line each.
+func (c *cli) jsonLines() *json.Encoder {
+	lines := json.NewEncoder(c.stdout)
+	lines.SetEscapeHTML(false)
+	return lines
+}
+
 // printJSON prints a value for programs. Raw JSON in it keeps its numbers and
 // the order of its keys.
 func (c *cli) printJSON(v any) error {

@@ -46,7 +46,8 @@ func newRunCmd(c *cli) *cobra.Command {
 		Long: `Starts an agent in a session of its own. The gateway accepts the run at once and
 does it even if this command ends; "tine runs" shows how it goes. With --follow the
 command prints what the agent does, and with --wait its result; the run's id comes
-first, on standard error. The exit status is then 0 only if the agent has completed
+first, on standard error. With --follow --json each event is a line, and the run as it
+has ended the last one. The exit status is then 0 only if the agent has completed
 its work. An agent that has started others, and is called back when they end, has
 completed it when it was told of all of them. A gateway that is restarted meanwhile is
 waited for.
@@ -55,7 +56,8 @@ waited for.
 		Example: `  tine run reviewer "Review the last commit" --follow
   tine run reviewer --param prompt=@task.txt --param depth:=3 --wait
   tine run worker --prompt "Count the files" --project-dir ~/project --label team=a
-  tine run worker --prompt go --json | jq -r .id`,
+  ID=$(tine run worker --prompt go)
+  tine run worker --prompt go --follow --json | tail -n 1 | jq -r .result.text`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
 				return usagef("run wants the name of an agent, and a prompt if it has one")
@@ -129,7 +131,7 @@ func (c *cli) startRun(ctx context.Context, in api.NewRun, o runOptions) (err er
 		c.say("%s; if this command is interrupted, go on with `%s`", what, wait)
 		return c.awaitRun(ctx, run.ID, true)
 	}
-	return c.answer(run, what, fmt.Sprintf("follow it with `%s`, get its result with `%s`", follow, wait))
+	return c.answer(run, run.ID, fmt.Sprintf("in %s; follow it with `%s`, get its result with `%s`", run.Session, follow, wait))
 }
 
 // runParameters are the parameters of a command line, of the types that the agent's
@@ -232,17 +234,29 @@ func (c *cli) lastRun(ctx context.Context, first *api.Run, begun func(id string)
 	return last, nil
 }
 
-// runResult prints what a run came to. Only a run that is completed is a success.
+// runResult prints what a run came to.
 func (c *cli) runResult(run *api.Run) error {
-	var err error
-	if run.State != api.RunCompleted {
-		err = exitStatus(exitFailed)
-	}
-	switch {
-	case c.flags.json:
-		if e := c.printJSON(run); e != nil {
-			return e
+	if c.flags.json {
+		if err := c.printJSON(run); err != nil {
+			return err
 		}
+	} else {
+		c.sayResult(run)
+	}
+	return runStatus(run)
+}
+
+// runStatus is the exit status of a command that waits for a run. Only a run that is
+// completed is a success.
+func runStatus(run *api.Run) error {
+	if run.State != api.RunCompleted {
+		return exitStatus(exitFailed)
+	}
+	return nil
+}
+
+func (c *cli) sayResult(run *api.Run) {
+	switch {
 	case run.State == api.RunCompleted && run.Result != nil:
 		c.printRunResult(run.Result)
 	case run.State == api.RunCompleted && run.Withheld:
@@ -260,7 +274,6 @@ func (c *cli) runResult(run *api.Run) error {
 	default:
 		c.say("run %s is %s", run.ID, run.State)
 	}
-	return err
 }
 
 func (c *cli) printRunResult(r *api.RunResult) {

@@ -22,10 +22,13 @@ func newRunLogsCmd(c *cli) *cobra.Command {
 		Short: "Print what the agent of a run did",
 		Long: `Prints the events of a run from its beginning: what the model said, the tools that
 it called, and what its program wrote to standard error. With --follow it goes on
-until the run has ended, also while the gateway is restarted, and prints its result.`,
+until the run has ended, also while the gateway is restarted, and prints its result;
+the exit status is then that of "tine run --wait". With --json each event is a line, and
+with --follow the run as it has ended the last one.`,
 		Example: `  tine runs logs 3f9a
   tine runs logs 3f9a --follow
-  tine runs logs 3f9a --json | jq -r 'select(.type == "run.text") | .data.text'`,
+  tine runs logs 3f9a --json | jq -r 'select(.type == "run.text") | .data.text'
+  tine runs logs 3f9a --follow --json | tail -n 1 | jq .state`,
 		Args:              oneRun,
 		ValidArgsFunction: c.completeRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -34,13 +37,17 @@ until the run has ended, also while the gateway is restarted, and prints its res
 				return err
 			}
 			// The feed of events would not tell that there is no such run.
-			if _, err := ask(cmd.Context(), g, func(ctx context.Context) (*api.Run, error) { return g.Run(ctx, id, 0) }); err != nil {
+			run, err := ask(cmd.Context(), g, func(ctx context.Context) (*api.Run, error) { return g.Run(ctx, id, 0) })
+			if err != nil {
 				return mendRun(err)
 			}
 			if follow {
 				return c.followRun(cmd.Context(), id, false)
 			}
 			_, err = c.printEvents(cmd.Context(), client.EventFilter{Run: id, After: api.EventsFromStart, Once: true}, false)
+			if err == nil && !c.flags.json && (run.State == api.RunFailed || run.State == api.RunStopped) {
+				c.sayResult(run)
+			}
 			return err
 		},
 	}
@@ -65,8 +72,11 @@ func (c *cli) followRun(ctx context.Context, id string, known bool) error {
 	if err == nil {
 		run, err = c.lastRun(ctx, run, events)
 	}
-	if err != nil || c.flags.json { // the last line says how it ended
+	if err != nil {
 		return err
+	}
+	if c.flags.json {
+		return cmp.Or(c.jsonLines().Encode(run), runStatus(run))
 	}
 	if run.State == api.RunCompleted && run.Result != nil && len(run.Result.Data) == 0 && run.Result.Text == said {
 		return nil
@@ -80,8 +90,7 @@ var errEnough = errors.New("enough")
 // printEvents prints events of a run, and returns what its agent has said last.
 func (c *cli) printEvents(ctx context.Context, filter client.EventFilter, known bool) (said string, err error) {
 	f := client.EventFollower{EventFilter: filter}
-	lines := json.NewEncoder(c.stdout)
-	lines.SetEscapeHTML(false)
+	lines := c.jsonLines()
 	var failed error
 	err = c.keepRunning(ctx, func(g *gateway) (came bool, err error) {
 		err = f.Run(ctx, g.Client, func(e api.Event) error {

@@ -193,6 +193,38 @@ func TestRunSaysItsID(t *testing.T) {
 	}
 }
 
+// TestFollowJSON follows runs for a program: the last line is the run, and the exit status its end.
+func TestFollowJSON(t *testing.T) {
+	failed := api.Run{State: api.RunFailed, Error: &api.Error{Kind: api.KindTool, Message: "out of paper"}}
+	stopped := api.Run{State: api.RunStopped, StoppedBy: "ada"}
+	for want, end := range map[string]api.Run{`"text":"hello"`: completedWith("hello"), `"message":"out of paper"`: failed, `"stopped_by":"ada"`: stopped} {
+		for _, args := range [][]string{{"run", "worker", "x"}, {"runs", "logs", "000000000001"}, {"runs", "resume", "000000000001", "--prompt", "x"}} {
+			f := &fakeRuns{states: map[string][]api.Run{"run_000000000001": {end}}, events: []api.Event{{Type: api.EventRunState, State: end.State}}}
+			out, _, code := run(t, f.start(t), append(args, "--follow", "--json")...)
+			lines := strings.Split(strings.TrimSpace(out), "\n")
+			var event api.Event
+			var last api.Run
+			if len(lines) != 2 || json.Unmarshal([]byte(lines[0]), &event) != nil || json.Unmarshal([]byte(lines[1]), &last) != nil {
+				t.Fatalf("%q: printed %s", args, out)
+			}
+			wantCode := 0
+			if end.State != api.RunCompleted {
+				wantCode = exitFailed
+			}
+			if code != wantCode || event.Type != api.EventRunState || last.ID != "run_000000000001" || last.State != end.State || !strings.Contains(lines[1], want) {
+				t.Errorf("%q: exit %d, %s; want exit %d and %s", args, code, out, wantCode, want)
+			}
+		}
+	}
+	f := &fakeRuns{states: map[string][]api.Run{"run_000000000001": {failed}}, events: []api.Event{{Type: api.EventRunState, State: api.RunFailed}}}
+	if out, stderr, code := run(t, f.start(t), "runs", "logs", "000000000001"); code != 0 || out != "run is failed\n" || !strings.Contains(stderr, "out of paper") {
+		t.Errorf("logs: exit %d, %q and %q", code, out, stderr)
+	}
+	if out, stderr, code := run(t, f.start(t), "run", "worker", "x"); code != 0 || out != "run_000000000001\n" || !strings.HasPrefix(stderr, "in ses_000000000001; ") {
+		t.Errorf("run: exit %d, %q and %q", code, out, stderr)
+	}
+}
+
 // TestRunWaits shows, follows and waits for a run that no runner takes.
 func TestRunWaits(t *testing.T) {
 	const why = `a runner with the tag "gpu"; none is there, and it fails at 2026-11-15T12:05:00Z`
