@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -80,9 +81,10 @@ type agents struct {
 	sessions store.Sessions
 	log      *slog.Logger
 
-	mu     sync.Mutex
-	closed []string // sessions that have ended, which the coordinator does not know yet
-	wake   chan struct{}
+	mu      sync.Mutex
+	closed  []string // sessions that have ended, which the coordinator does not know yet
+	readmit bool     // the coordinator is to look who may come in
+	wake    chan struct{}
 }
 
 // newAgents brings back the agents of a state folder. Nothing runs before run.
@@ -123,7 +125,7 @@ func newAgents(ctx context.Context, p *service, id string) (_ *agents, err error
 	})
 	a.service, err = agent.Open(ctx, agent.Options{
 		Store: p.store, Blueprints: a.book, Worlds: a,
-		Bounds: bounds(of),
+		Bounds: bounds(of), Admits: a.worlds.admits,
 		Secret: secret, Told: func([]store.Event) { p.hub.Wrote() }, Tracing: p.tracing, Log: p.o.Log,
 	})
 	if err != nil {
@@ -168,8 +170,17 @@ func (a *agents) close(keep bool) {
 
 // sessionClosed has the agent of a session end with it. It does not wait.
 func (a *agents) sessionClosed(session string) {
+	a.note(func() { a.closed = append(a.closed, session) })
+}
+
+// readmitted has the agents stop of those who may not come in any more. It does not wait.
+func (a *agents) readmitted() {
+	a.note(func() { a.readmit = true })
+}
+
+func (a *agents) note(what func()) {
 	a.mu.Lock()
-	a.closed = append(a.closed, session)
+	what()
 	a.mu.Unlock()
 	select {
 	case a.wake <- struct{}{}:
@@ -177,9 +188,10 @@ func (a *agents) sessionClosed(session string) {
 	}
 }
 
-// hear tells the coordinator which sessions have ended.
+// hear tells the coordinator which sessions have ended, and that others may come in.
 func (a *agents) hear(ctx context.Context) {
 	a.missed(ctx)
+	a.readmitted() // also by what was changed while no gateway was there
 	for {
 		select {
 		case <-a.wake:
@@ -187,11 +199,16 @@ func (a *agents) hear(ctx context.Context) {
 			return
 		}
 		a.mu.Lock()
-		closed := a.closed
-		a.closed = nil
+		closed, readmit := a.closed, a.readmit
+		a.closed, a.readmit = nil, false
 		a.mu.Unlock()
 		for _, session := range closed {
 			a.tell(ctx, session)
+		}
+		if readmit {
+			if err := a.service.Readmit(ctx); err != nil && ctx.Err() == nil {
+				a.log.Warn("runs may go on whose owner may not come in any more", "err", err)
+			}
 		}
 	}
 }
@@ -264,6 +281,14 @@ func (w *worlds) control(ctx context.Context) (*control.Worlds, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// admits reports whether the owner of a session may come in.
+func (w *worlds) admits(ctx context.Context, owner string, pinned json.RawMessage) (bool, error) {
+	if _, err := w.control(ctx); err != nil {
+		return false, err
+	}
+	return w.gateway.Admits(owner, pinned), nil
 }
 
 // Open implements runner.Worlds.

@@ -149,6 +149,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	var coordinator *agent.Service
 	var book *agent.Book
 	var executors front.Executors
+	var readmitted func()
 	if o.Listen { // executors reach the gateway over HTTP
 		a, err := newAgents(ctx, p, id)
 		if err != nil {
@@ -157,11 +158,11 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 		p.mu.Lock()
 		p.agents = a
 		p.mu.Unlock()
-		coordinator, book, executors = a.service, a.book, a.runner
+		coordinator, book, executors, readmitted = a.service, a.book, a.runner, a.readmitted
 	}
 	gateway, err := front.New(ctx, p.cfg, front.Options{
 		Registry: p.registry, Clients: p.store, Creations: p.store, Tokens: p.store, Operator: p.token, Version: o.Version,
-		ID: id, StateDir: o.State, Reload: p.reload, NotReloaded: p.notReloaded.Load, Orchestrate: o.Orchestrate, Control: control, Agents: coordinator, Book: book, Executors: executors, Wallet: p.wallet, Journal: p.journal, Feed: p.store, Hub: &p.hub, Metrics: p.metrics,
+		ID: id, StateDir: o.State, Reload: p.reload, NotReloaded: p.notReloaded.Load, Orchestrate: o.Orchestrate, Control: control, Agents: coordinator, Book: book, Executors: executors, Readmitted: readmitted, Wallet: p.wallet, Journal: p.journal, Feed: p.store, Hub: &p.hub, Metrics: p.metrics,
 		Tracing: p.tracing, Redact: o.Redact, Log: o.Log,
 	})
 	if err != nil {

@@ -129,6 +129,9 @@ type Options struct {
 	// Told is called with events that are in the store, in their order, and must not
 	// wait; nil for nothing.
 	Told func([]store.Event)
+	// Admits reports whether the owner of a session may come in now; see identity.Pin. Nil
+	// is for everyone. It fails when ctx ends.
+	Admits func(ctx context.Context, owner string, pinned json.RawMessage) (bool, error)
 	// Secret is told the secrets of runs that are brought back; nil for nothing.
 	Secret  func(values []string)
 	Tracing *telemetry.Tracing // nil for none
@@ -163,6 +166,9 @@ func (o Options) filled() Options {
 	}
 	if o.Secret == nil {
 		o.Secret = func([]string) {}
+	}
+	if o.Admits == nil {
+		o.Admits = func(context.Context, string, json.RawMessage) (bool, error) { return true, nil }
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -232,6 +232,12 @@ func (s *Service) deliver(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	if in, err := s.o.Admits(ctx, parent.Owner, parent.d.Pinned); err != nil {
+		return err
+	} else if !in {
+		s.o.Log.Warn("an agent is not told how others ended, as its owner may not come in any more", "session", parent.ID, "owner", parent.Owner)
+		return nil // until the owner may
+	}
 	parameters, err := s.told(ctx, parent, callbackPrompt(waiting))
 	if err != nil {
 		return err

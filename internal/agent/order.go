@@ -157,6 +157,9 @@ func checkDemands(d api.Demands) error {
 
 // prepare resolves the blueprint of an order and makes a run of it, which is not stored.
 func (s *Service) prepare(ctx context.Context, o order, id string, sess *session, resume bool) (*run, Resolved, error) {
+	if err := s.admitted(ctx, sess); err != nil {
+		return nil, Resolved{}, err
+	}
 	agent, scope := o.agent, maps.Clone(sess.d.Scope)
 	if resume {
 		agent, o.projectDir = sess.Agent, sess.d.ProjectDir

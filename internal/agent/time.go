@@ -216,13 +216,8 @@ func (s *Service) recover(ctx context.Context) error {
 		return fmt.Errorf("bring back the callbacks of agents: %w", err)
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	s.plan(errand{kind: errandLeft}, now)
-	for _, cb := range waiting {
-		if cb.Parent != "" {
-			s.plan(errand{kind: errandTell, session: cb.Parent}, now)
-		}
-	}
+	s.plan(errand{kind: errandLeft}, time.Now())
+	s.mu.Unlock()
+	s.tellAll(waiting)
 	return nil
 }

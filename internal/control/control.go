@@ -36,6 +36,8 @@ type Host interface {
 	Readmit()
 	// Again is a principal as it is by now; ok is false where it may not come in any more.
 	Again(who identity.Principal) (now identity.Principal, ok bool)
+	// Admits reports whether the owner of a session may come in now; see identity.Pin.
+	Admits(owner string, pinned []byte) bool
 	// Secrets has what is secret in the config, as it is now, kept out of what is shown.
 	Secrets()
 	// Stopping is closed when requests are not to wait any longer.

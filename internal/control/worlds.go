@@ -54,6 +54,9 @@ const none = -1
 // Open opens the session of a world, or brings the servers of one that is open to those
 // of the world. The same again changes nothing.
 func (c *Worlds) Open(ctx context.Context, w World) error {
+	if !c.host.Admits(w.Owner, w.Pinned) {
+		return &api.Error{Kind: api.KindRefused, Status: http.StatusForbidden, Message: "the owner of session " + w.Session + " is refused: its token was revoked, has expired or is unconfirmed"}
+	}
 	who, l, err := c.list(w)
 	if err != nil {
 		return err

@@ -48,6 +48,9 @@ type Options struct {
 	Agents    *agent.Service
 	Book      *agent.Book // the blueprints of Agents
 	Executors Executors   // of the runs of Agents
+	// Readmitted is called when other principals may come in than before, and must not
+	// wait; nil for nothing.
+	Readmitted func()
 	// Reload reads the config again, and returns when it holds or why it does not; nil
 	// where there is none to read.
 	Reload func(context.Context) error

@@ -46,6 +46,8 @@ func (h host) Again(who identity.Principal) (identity.Principal, bool) {
 	return h.g.guard.Load().Again(who)
 }
 
+func (h host) Admits(owner string, pinned []byte) bool { return h.g.Admits(owner, pinned) }
+
 func (h host) Secrets() { h.g.Secrets() }
 
 func (h host) Stopping() <-chan struct{} { return h.g.open.Done() }

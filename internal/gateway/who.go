@@ -72,7 +72,15 @@ func (g *Gateway) admitted(ctx context.Context, cfg *config.Config) error {
 	}
 	g.guard.Store(old.With(o))
 	g.guarded.Swap(newSignal()).raise() // connected principals are checked again
+	if g.o.Readmitted != nil {
+		g.o.Readmitted()
+	}
 	return nil
+}
+
+// Admits reports whether the owner of a session may come in now; see identity.Pin.
+func (g *Gateway) Admits(owner string, pinned []byte) bool {
+	return g.guard.Load().Admits(owner, pinned)
 }
 
 // boundTo finds what a token with a hash binds its holder to.

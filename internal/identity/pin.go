@@ -112,6 +112,16 @@ func (g *Guard) admits(o *owner) bool {
 	})
 }
 
+// Admits reports whether the owner of a session would be admitted now, by the note that
+// Pin made, or by its name if there is none.
+func (g *Guard) Admits(name string, pin []byte) bool {
+	o := &owner{principal: Principal{Name: name}}
+	if len(pin) > 0 {
+		o = g.owner(pin)
+	}
+	return o != nil && g.admits(o)
+}
+
 // Owner makes the principal that a session belongs to, from the note that Pin made,
 // or from its name if there is none. It lacks what rules give for claims that were
 // not noted.
