@@ -63,7 +63,7 @@ func TestAgentFlows(t *testing.T) {
 	t.Run("at once", func(t *testing.T) {
 		for name, flow := range map[string]func(*testing.T){
 			"callbacks": f.callbacks, "children": f.children, "mistakes": f.mistakes, "results": f.results, "no runner": f.noRunner,
-			"broken pipes": f.pipes, "hooks": f.hooks, "edits": f.edits, "secrets": f.secrets, "empty prompts": f.emptyPrompts,
+			"broken pipes": f.pipes, "hooks": f.hooks, "edits": f.edits, "secrets": f.secrets, "named secrets": f.named, "empty prompts": f.emptyPrompts,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -517,6 +517,28 @@ hooks: {on_run_start: {command: sh, args: [-c, 'if [ "$0" != "\$${env.SECRET}" ]
 	}
 	if log, err := os.ReadFile(f.g.logPath()); err != nil || bytes.Contains(log, []byte(flowSecret)) {
 		t.Errorf("the log has the secret, %v", err)
+	}
+}
+
+// named has a run with a parameter that is a secret by its name, which its program prints.
+func (f *flows) named(t *testing.T) {
+	const password, short = "correct-horse-battery", "pw1"
+	f.g.writeAgents(t, map[string]string{"named": `executor: command
+parameters: {type: object, properties: {login: {type: object}}}
+executor_config: {command: sh, args: [-c, 'tee /dev/stderr']}
+`})
+	in := api.NewRun{Agent: "named", Parameters: api.Parameters{"login": map[string]any{"user": "ada", "password": password, "api_key": short, "tokens": 3}}}
+	run := f.does(t, api.RunCompleted, in)
+	if got := string(run.Parameters); got != `{"login":{"api_key":"****","password":"****","tokens":3,"user":"ada"}}` {
+		t.Errorf("shown parameters: %s", got)
+	}
+	if run.Result == nil || !bytes.Contains(run.Result.Data, []byte(`"password":"****","tokens":3,"user":"ada"`)) {
+		t.Errorf("result: %+v", run.Result)
+	}
+	for e, err := range f.c.Events(t.Context(), client.EventFilter{Run: run.ID, After: api.EventsFromStart, Once: true}) {
+		if err != nil || bytes.Contains(e.Data, []byte(password)) {
+			t.Errorf("an event: %+v, %v", e, err)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/tine-mcp/tine/internal/agent/blueprint"
 	"github.com/tine-mcp/tine/internal/agent/executor"
 	"github.com/tine-mcp/tine/internal/agent/runner"
+	"github.com/tine-mcp/tine/internal/secret"
 	"github.com/tine-mcp/tine/internal/store"
 )
 
@@ -84,10 +85,40 @@ func (r *run) api() api.Run {
 	}
 	// A hook may have put a secret into them.
 	out.Parameters = runner.Masked(r.parameters(), r.d.Blueprint.Secrets)
+	var shown any
+	if decode(out.Parameters, &shown) == nil {
+		if hidden, some := hide("", shown); some {
+			out.Parameters = encode(hidden)
+		}
+	}
 	if r.damaged {
 		out.Error = damaged("run", r.ID)
 	}
 	return out
+}
+
+// hide masks the texts in a value that are secrets by their names, however short they are,
+// and reports whether there are some.
+func hide(name string, v any) (_ any, some bool) {
+	switch v := v.(type) {
+	case string:
+		if v != secret.Mask && v != "" && secret.ClassOf(name).Hides(v) {
+			return secret.Mask, true
+		}
+	case []any:
+		for i := range v {
+			var s bool
+			v[i], s = hide(name, v[i])
+			some = some || s
+		}
+	case map[string]any:
+		for key := range v {
+			var s bool
+			v[key], s = hide(key, v[key])
+			some = some || s
+		}
+	}
+	return v, some
 }
 
 func (r *run) parameters() json.RawMessage {

@@ -55,7 +55,8 @@ type Resolved struct {
 	Limits       Limits                    `json:"limits,omitzero"`
 	Retry        bool                      `json:"retry,omitempty"`
 	// Secrets are values that must not be shown: what was filled in or stands in env,
-	// executor_config and its own servers, and is a secret by its name or its form.
+	// executor_config and its own servers, and is a secret by its name or its form; and
+	// parameters that are secrets by their names.
 	Secrets []string `json:"secrets,omitempty"`
 }
 
@@ -141,7 +142,7 @@ func StartHooks(b Blueprint, in Input) (Start, error) {
 		return Start{}, err
 	}
 	list := f.commands(b.Hooks.Start)
-	return Start{Commands: list, Parameters: params, Secrets: f.secrets(Resolved{})}, f.err()
+	return Start{Commands: list, Parameters: params, Secrets: f.secrets(Resolved{Parameters: params})}, f.err()
 }
 
 func (f *filler) commands(hooks []Hook) []Command {
@@ -203,6 +204,7 @@ func (f *filler) secrets(r Resolved) []string {
 			credentials(name, p.text, add)
 		}
 	}
+	namedSecrets("", r.Parameters, add)
 	r.Config.credentials("", add)
 	for _, s := range r.Servers {
 		s.Inline.credentials("", add)
@@ -213,6 +215,25 @@ func (f *filler) secrets(r Resolved) []string {
 		}
 		return strings.Compare(a, b)
 	})
+}
+
+// namedSecrets calls add with the texts in a value that are secrets by their names. What
+// only looks like a secret is the caller's own text, such as a prompt's.
+func namedSecrets(name string, v any, add func(string)) {
+	switch v := v.(type) {
+	case string:
+		if secret.ClassOf(name).Hides(v) {
+			add(v)
+		}
+	case []any:
+		for _, item := range v {
+			namedSecrets(name, item, add)
+		}
+	case map[string]any:
+		for key, item := range v {
+			namedSecrets(key, item, add)
+		}
+	}
 }
 
 // credentials calls add with a text that is a secret by its name, and with what in it is

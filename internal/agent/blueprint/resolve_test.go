@@ -402,4 +402,10 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("%s: secrets %q, %v", where, r.Secrets, err)
 		}
 	}
+	// Of parameters only those that are secrets by their names.
+	given := map[string]any{"prompt": values["OTHER"], "login": map[string]any{"passwords": []any{"hunter2hunter2"}, "token_count": "123456"}}
+	r, err := Resolve(mustParse(t, `{"parameters": {"type": "object"}}`), Input{Parameters: given})
+	if err != nil || !slices.Equal(r.Secrets, []string{"hunter2hunter2"}) {
+		t.Errorf("parameters: secrets %q, %v", r.Secrets, err)
+	}
 }
