@@ -75,5 +75,5 @@ func named(path, by string) (string, error) {
 // configOptions lets a config see the environment of this program, and its state folder.
 func (c *cli) configOptions() config.Options {
 	state, _ := c.stateDir() // without one there is nothing to guard
-	return config.Options{Getenv: c.lookupEnv, State: state}
+	return config.Options{Getenv: c.lookupEnv, State: state, Settings: builtinSettings()}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -142,5 +143,35 @@ func TestConfigForPrograms(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(stdout), &shown); err != nil || code != 0 || shown.Servers["a"].Command != "echo" {
 		t.Errorf("exit %d, %v, %s", code, err, stdout)
+	}
+}
+
+// TestBuiltinSettings has wrong settings of built-in servers, which are reported where they stand.
+func TestBuiltinSettings(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "tine.yaml")
+	text := `servers:
+  a: {builtin: time, settings: {local_timezone: Nowhere/X}}
+  b: {builtin: files, settings: {max_reed: 3}}
+  c: {builtin: memory, settings: {max_entities: many}}
+  d: {builtin: sqlite, settings: {max_rows: 0}}
+  e: {builtin: orchestrator, settings: {wait: -1}}
+  f: {builtin: fetch, settings: {proxy: 3}}
+  g: {builtin: memory, settings: {max_entities: "${NOT_SET_ANYWHERE}"}}
+  h: {builtin: files, settings: {root: ROOT, readonly: true}}
+`
+	root := filepath.Join(dir, "root")
+	if err := os.Mkdir(root, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, strings.Replace(text, "ROOT", root, 1))
+	_, stderr, code := run(t, "", "config", "check", path)
+	for i, want := range []string{"a.settings.local_timezone", "b.settings.max_reed", "c.settings.max_entities", "d.settings.max_rows", "e.settings.wait", "f.settings.proxy"} {
+		if !strings.Contains(stderr, fmt.Sprintf("tine.yaml:%d:", i+2)) || !strings.Contains(stderr, "servers."+want) {
+			t.Errorf("%s is not reported: %s", want, stderr)
+		}
+	}
+	if code != exitFailed || strings.Contains(stderr, "servers.g") || strings.Contains(stderr, "servers.h") {
+		t.Errorf("exit %d, %s", code, stderr)
 	}
 }

@@ -233,14 +233,43 @@ func kinds(sessions rollout.Sessions, agents orchestrator.Agents, private func()
 	}
 }
 
+// builtinSettings say what is wrong with the settings of the servers inside the binary; those
+// of rlm are read with the rest of its program.
+func builtinSettings() map[string]func(settings map[string]any) error {
+	by := func(make func(map[string]any) (*mcp.Server, error)) func(map[string]any) error {
+		return func(settings map[string]any) error {
+			_, err := make(settings)
+			return err
+		}
+	}
+	return map[string]func(map[string]any) error{
+		"time":         by(timeserver.New),
+		"fetch":        by(fetch.New),
+		"everything":   by(everything.New),
+		"rollout":      by(func(settings map[string]any) (*mcp.Server, error) { return rollout.New(settings, nil) }),
+		"orchestrator": by(func(settings map[string]any) (*mcp.Server, error) { return orchestrator.New(settings, nil) }),
+		"files":        by(func(settings map[string]any) (*mcp.Server, error) { return files.New(filesSettings(settings), nil) }),
+		"memory":       memory.CheckSettings,
+		"sqlite":       sqlite.CheckSettings,
+	}
+}
+
+// filesSettings are those of the files server without its root.
+func filesSettings(all map[string]any) map[string]any {
+	if _, ok := all["root"].(string); !ok {
+		return all
+	}
+	own := maps.Clone(all)
+	delete(own, "root")
+	return own
+}
+
 // filesTree is what the files server serves, a folder of the host that its settings name or
 // the session's workspace, with the settings that are the server's own.
 func filesTree(e builtin.Env) (workspace.FS, map[string]any, error) {
 	if root, ok := e.Settings["root"].(string); ok {
-		own := maps.Clone(e.Settings)
-		delete(own, "root")
 		tree, err := workspace.Folder(root)
-		return tree, own, err
+		return tree, filesSettings(e.Settings), err
 	}
 	if e.Workspace == nil {
 		return nil, nil, errors.New("it has no workspace; set workspace: true at the top of the config, or settings.root to a folder")

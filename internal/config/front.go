@@ -185,7 +185,12 @@ func (d *decoder) checkFront(o Object, n *Node, s *Server, f *Front) {
 			o.Wrong("settings."+f.Paths, item, "%s is a place of keys (%s), of which nothing is ever read; remove it", path, place)
 		}
 	}
-	err := f.Check(s.Settings)
+	d.wrongSettings(o, n, f.Check(s.Settings))
+}
+
+// wrongSettings reports what is wrong with settings where it stands, if the error says that;
+// nil for nothing.
+func (d *decoder) wrongSettings(o Object, n *Node, err error) {
 	if err == nil {
 		return
 	}

@@ -31,6 +31,8 @@ type Options struct {
 	// State is the state folder of the gateway, which no server may be given; empty
 	// where it is not known.
 	State string
+	// Settings say what is wrong with the settings of built-in servers, by their names.
+	Settings map[string]func(settings map[string]any) error
 	// OtherAuth says that there are tokens elsewhere than in the file, or that
 	// the caller will see to it with CheckExposure, so that none in the file is
 	// no reason to refuse an address.

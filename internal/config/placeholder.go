@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -268,6 +269,14 @@ func (d *decoder) resolve(n *Node, path string) []missing {
 		return list
 	}
 	return nil
+}
+
+// lacks reports whether a placeholder in n has no value.
+func (n *Node) lacks() bool {
+	if n == nil {
+		return false
+	}
+	return n.Missing || slices.ContainsFunc(n.Items, (*Node).lacks) || slices.ContainsFunc(n.Pairs, func(p Pair) bool { return p.Value.lacks() })
 }
 
 // missing is an absent placeholder and where it stands.

@@ -193,6 +193,9 @@ func (d *decoder) settings(o Object, s *Server) {
 		}
 		d.checkFront(o, n, s, &fronts[i])
 	}
+	if check := d.opts.Settings[s.Builtin]; check != nil && !n.lacks() {
+		d.wrongSettings(o, n, check(s.Settings))
+	}
 	noteAll(n, "settings", s.hidden)
 }
 

@@ -29,6 +29,12 @@ type Settings struct {
 	MaxResultBytes  int64 `json:"max_result_bytes"` // of the graph in one answer; default 8 MiB
 }
 
+// CheckSettings says what is wrong with settings.
+func CheckSettings(from map[string]any) error {
+	_, err := decode(from)
+	return err
+}
+
 func decode(from map[string]any) (Settings, error) {
 	s := Settings{
 		MaxEntities:     100_000,

@@ -55,16 +55,27 @@ func (s Settings) check() error {
 	return nil
 }
 
+// CheckSettings says what is wrong with settings.
+func CheckSettings(from map[string]any) error {
+	_, err := read(from)
+	return err
+}
+
+func read(from map[string]any) (Settings, error) {
+	s := defaults()
+	if err := settings.Decode(from, &s); err != nil {
+		return s, err
+	}
+	return s, s.check()
+}
+
 // New returns a server on the database of a head, which stays the caller's. With
 // files, which may be nil, CSV is read from and written to the workspace. Nothing
 // is opened before the first call; Close stops the running call and closes the
 // connection.
 func New(from map[string]any, h *layer.Head[*DB], files workspace.FS) (*mcp.Server, io.Closer, error) {
-	s := defaults()
-	if err := settings.Decode(from, &s); err != nil {
-		return nil, nil, err
-	}
-	if err := s.check(); err != nil {
+	s, err := read(from)
+	if err != nil {
 		return nil, nil, err
 	}
 	e := newEngine(h, limits{timeout: time.Duration(s.Timeout), maxRows: s.MaxRows, maxSize: s.MaxSize})
