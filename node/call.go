@@ -183,7 +183,7 @@ func (l *link) call(life *lifetime, tool string, args json.RawMessage) (_ *Resul
 		}
 		return nil, ErrNotSent, err
 	case answered:
-		return nil, ErrTool, err
+		return nil, kindIn(wire), err
 	case status >= 400 && status < 500:
 		return nil, ErrNotSent, l.denied(err, status)
 	case !sent && closed:

@@ -159,7 +159,7 @@ func (s *Server) Node(name string) (*Node, error) {
 	if len(names) > 20 {
 		names = append(names[:20], "...")
 	}
-	return nil, fmt.Errorf("%s has no tool %q; it has: %s", s.place(), name, strings.Join(names, ", "))
+	return nil, &missingError{s.place(), name, names}
 }
 
 // Session is the SDK's session with the server, for all that is not a tool. It is

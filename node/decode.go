@@ -55,7 +55,20 @@ func (r *Result) Decode(v any) error {
 	case joined == "":
 		return errors.New("result: neither structured content nor text")
 	}
-	return wrapDecode("text", decode([]byte(joined), v))
+	return wrapDecode("text", decodeSome([]byte(joined), v))
+}
+
+// decodeSome is decode, where null is nothing: encoding/json leaves most values as they are
+// for it.
+func decodeSome(data []byte, v any) error {
+	if string(bytes.TrimSpace(data)) != "null" {
+		return decode(data, v)
+	}
+	if _, isText := v.(*string); !isText && !mayBeEmpty(v) {
+		return fmt.Errorf("null can't be a %v", reflect.TypeOf(v).Elem())
+	}
+	reflect.ValueOf(v).Elem().SetZero()
+	return nil
 }
 
 // structured decodes data, or the value that a server in Python has wrapped in it.
@@ -68,14 +81,7 @@ func structured(data json.RawMessage, v any) error {
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) && decode(data, v) == nil {
 		return nil
 	}
-	if string(wrapped) == "null" {
-		if _, isText := v.(*string); !isText && !mayBeEmpty(v) {
-			return fmt.Errorf("null can't be a %v", t)
-		}
-		reflect.ValueOf(v).Elem().SetZero()
-		return nil
-	}
-	return decode(wrapped, v)
+	return decodeSome(wrapped, v)
 }
 
 // lone is the property "result" of an object that has no other.

@@ -65,6 +65,9 @@ func TestDecode(t *testing.T) {
 		{none, new(item), "neither structured content nor text", true},
 		{image, new(any), "neither structured content nor text", true},
 		{image, new(string), "no text", true},
+		{`{"content":[{"type":"text","text":" null "}]}`, new(int), "null can't be a int", true},
+		{`{"content":[{"type":"text","text":"null"}]}`, &[]int{1}, []int(nil), false},
+		{`{"content":[{"type":"text","text":"null"}]}`, new(string), "null", false},
 		{`{"content":[{"type":"text","text":""}]}`, new(string), "", false},
 	} {
 		err := (&node.Result{Raw: json.RawMessage(tt.raw)}).Decode(tt.into)

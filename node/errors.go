@@ -2,11 +2,14 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
 	"net/url"
 	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // The kinds of errors of a call, for [errors.Is].
@@ -67,7 +70,7 @@ func (e *callError) Unwrap() []error {
 func (e *callError) outward() string {
 	why := outward(e.cause)
 	if e.server != "" && !harmless(e.cause) {
-		why = "the server's log says why"
+		why = "the log of the program that serves it says why"
 	}
 	return e.about("", why)
 }
@@ -81,8 +84,20 @@ type setupError struct {
 func (e *setupError) Error() string { return fmt.Sprintf("connecting to %s: %v", e.server, e.cause) }
 func (e *setupError) Unwrap() error { return e.cause }
 func (e *setupError) outward() string {
-	return "connecting to a server failed; this server's log says why"
+	return "connecting to a server failed; the log of the program that serves this says why"
 }
+
+// A missingError is that of a tool that a server does not have.
+type missingError struct {
+	server, tool string
+	has          []string
+}
+
+func (e *missingError) Error() string {
+	return fmt.Sprintf("%s has no tool %q; it has: %s", e.server, e.tool, strings.Join(e.has, ", "))
+}
+
+func (e *missingError) outward() string { return fmt.Sprintf("there is no tool %q", e.tool) }
 
 // An inward error says what is for this program: where a server is, and what a program
 // printed. Clients of a served node get what outward says.
@@ -123,16 +138,46 @@ func tell(tool string, err error) string {
 	return text
 }
 
+// The kinds of errors in the data of an error of JSON-RPC, so that they come through a
+// served node. Without one it is ErrTool.
+const kindKey = "tine/node"
+
+var kindNames = map[error]string{ErrNotSent: "not sent", ErrOutcomeUnknown: "outcome unknown"}
+
+func kindData(err error) json.RawMessage {
+	name, ok := kindNames[kindOf(err)]
+	if !ok {
+		return nil
+	}
+	data, _ := json.Marshal(map[string]string{kindKey: name})
+	return data
+}
+
+// kindIn is the kind in the data of an error.
+func kindIn(wire *jsonrpc.Error) error {
+	var data map[string]json.RawMessage
+	if wire == nil || json.Unmarshal(wire.Data, &data) != nil {
+		return ErrTool
+	}
+	for kind, name := range kindNames {
+		if string(data[kindKey]) == `"`+name+`"` {
+			return kind
+		}
+	}
+	return ErrTool
+}
+
 // A localError says nothing of the server or the connection.
 type localError string
 
 func (e localError) Error() string { return string(e) }
 
 const (
-	errClosed   = localError("the connection was closed with Close")
-	errNoResult = localError("the function returned no result")
-	errNotJSON  = localError("arguments: not valid JSON")
-	errNoObject = localError("arguments: not a JSON object")
+	errClosed         = localError("the connection was closed with Close")
+	errNoResult       = localError("the function returned no result")
+	errNoObjectResult = localError("the result is not a JSON object")
+	errNotJSON        = localError("arguments: not valid JSON")
+	errNoObject       = localError("arguments: not a JSON object")
 )
 
 // harmless reports whether clients may read an error of a consumed server.

@@ -62,20 +62,31 @@ func TestClientsAreNotTold(t *testing.T) {
 	sources = append(sources, program, node.Func("connect", "", func(ctx context.Context, _ struct{}) (string, error) {
 		_, err := node.Connect(ctx, self("broken"), nil)
 		return "", err
+	}), node.Func("missing", "", func(context.Context, struct{}) (string, error) {
+		_, err := program.Node("nothing")
+		return "", err
 	}))
 	url := serve(t, sources...)
 	for _, path := range []string{"/mcp", "/sse"} {
 		s := connect(t, node.HTTP(url+path), nil)
 		for name, want := range map[string]string{
-			"die":         `tool "die": the outcome of the call is unknown: the server's log says why`,
-			"die_wrapped": `around it: tool "die": the outcome of the call is unknown: the server's log says why`,
-			"die_func":    `within it: tool "die": the outcome of the call is unknown: the server's log says why`,
-			"add_wrapped": `around it: tool "add": the call was not sent: the server's log says why`,
-			"add_func":    `within it: tool "add": the call was not sent: the server's log says why`,
+			"die":         `tool "die": the outcome of the call is unknown: the log of the program that serves it says why`,
+			"die_wrapped": `around it: tool "die": the outcome of the call is unknown: the log of the program that serves it says why`,
+			"die_func":    `within it: tool "die": the outcome of the call is unknown: the log of the program that serves it says why`,
+			"add_wrapped": `around it: tool "add": the call was not sent: the log of the program that serves it says why`,
+			"add_func":    `within it: tool "add": the call was not sent: the log of the program that serves it says why`,
 			"connect":     "connecting to a server failed",
+			"missing":     `there is no tool "nothing"`,
 		} {
+			kind := node.ErrTool
+			switch name {
+			case "die", "die_wrapped":
+				kind = node.ErrOutcomeUnknown
+			case "add_wrapped":
+				kind = node.ErrNotSent
+			}
 			_, err := node.Call[any, string](t.Context(), get(t, s, name), nil)
-			if !errors.Is(err, node.ErrTool) || !strings.Contains(err.Error(), want) {
+			if !errors.Is(err, kind) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v; want %s", name, err, want)
 				continue
 			}

@@ -11,4 +11,7 @@ func SetProxy(c *http.Client, proxy string) {
 	c.Transport.(*bearer).base.Proxy = http.ProxyURL(u)
 }
 
-var AnswerOf = answerOf
+var (
+	AnswerOf = answerOf
+	Resolved = resolved
+)

@@ -194,20 +194,18 @@ func serve(ctx context.Context, n *Node, req *mcp.CallToolRequest) (_ *Result, e
 		defer context.AfterFunc(carrier, cancel)()
 	}
 	res, err := n.call(withRequest(ctx, req), args)
-	switch {
-	case err == nil && res != nil && bytes.HasPrefix(bytes.TrimSpace(res.Raw), []byte("{")):
-		if !tooLong(res.Raw) {
+	if err == nil {
+		if err = res.sendable(); err == nil {
 			return res, nil
 		}
-		err = fmt.Errorf("tool %q: %w", n.tool.Name, errLongResult)
-	case err == nil:
-		err = fmt.Errorf("tool %q: no result", n.tool.Name)
-	case errors.Is(err, ErrTool) && isProtocol(err):
+		err = n.failure(ErrTool, err)
+	}
+	if isProtocol(err) {
 		var wire *jsonrpc.Error
 		errors.As(err, &wire)
 		return nil, wire
 	}
-	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: tell(n.tool.Name, err)}
+	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: tell(n.tool.Name, err), Data: kindData(err)}
 }
 
 // A toolResult is answered as the bytes that it has.

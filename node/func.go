@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -34,8 +35,9 @@ import (
 // in it the log has all, and the result neither where its server is nor what it printed.
 //
 // An Out that is a struct or a map is the structured content of the result, with a
-// schema, and its text as JSON besides. A string is text, and any other value is
-// text as JSON. An Out of *[Result] or *[mcp.CallToolResult] is the result itself.
+// schema that it must match, and its text as JSON besides; a nil pointer is an error.
+// A string is text, and any other value is text as JSON. An Out of *[Result] or
+// *[mcp.CallToolResult] is the result itself.
 //
 // The functions in more may change the tool before it is used: its title, its
 // annotations, the input schema that arguments are validated against. Func panics if a schema can't be inferred, a tag is wrong, or f is nil.
@@ -60,8 +62,16 @@ func Func[In, Out any](name, description string, f func(context.Context, In) (Ou
 		change(tool)
 	}
 	var input input
-	if input.schema, input.resolved, err = resolved(tool.InputSchema); err != nil {
+	if input.schema, input.resolved, err = resolved(tool.InputSchema); err == nil && input.schema.Type != "object" {
+		err = errors.New("the schema must have the type object")
+	}
+	if err != nil {
 		panic(fmt.Sprintf("node.Func: tool %q: input: %v", name, err))
+	}
+	if output.schema != nil {
+		if output.schema, output.resolved, err = resolved(tool.OutputSchema); err != nil {
+			panic(fmt.Sprintf("node.Func: tool %q: output: %v", name, err))
+		}
 	}
 	return New(tool, func(ctx context.Context, args json.RawMessage) (*Result, error) {
 		var in In
@@ -147,8 +157,8 @@ func (in *input) decode(args json.RawMessage, to any) error {
 
 // An output writes the results of a function.
 type output struct {
-	schema *jsonschema.Schema
-	zero   any // what a nil pointer or map is written as
+	schema   *jsonschema.Schema
+	resolved *jsonschema.Resolved
 }
 
 func newOutput(t reflect.Type) (*output, error) {
@@ -167,6 +177,9 @@ func newOutput(t reflect.Type) (*output, error) {
 	if err != nil {
 		return nil, err
 	}
+	if elem.Kind() == reflect.Map && slices.Contains(schema.Types, "object") {
+		schema.Type, schema.Types = "object", nil // no map is an empty one
+	}
 	if schema.Type != "object" {
 		return out, nil // such as a time, which is a string
 	}
@@ -174,11 +187,20 @@ func newOutput(t reflect.Type) (*output, error) {
 		return nil, err
 	}
 	out.schema = schema
-	out.zero = reflect.New(elem).Elem().Interface()
-	if elem.Kind() == reflect.Map {
-		out.zero = struct{}{}
-	}
 	return out, nil
+}
+
+// check says why data is not what the schema promises. Clients check it, too, and refuse
+// the call.
+func (o *output) check(data []byte) error {
+	values, err := exact(data)
+	if err == nil && values == nil {
+		return errNoResult
+	}
+	if err == nil {
+		err = o.resolved.Validate(natives(values))
+	}
+	return err
 }
 
 func (o *output) encode(v any) (*Result, error) {
@@ -196,9 +218,12 @@ func (o *output) encode(v any) (*Result, error) {
 	case string:
 		return NewResult(&mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: v}}})
 	}
+	if m := reflect.ValueOf(v); o.schema != nil && m.Kind() == reflect.Map && m.IsNil() {
+		v = struct{}{}
+	}
 	data, err := json.Marshal(v)
-	if err == nil && string(data) == "null" && o.schema != nil {
-		data, err = json.Marshal(o.zero)
+	if err == nil && o.schema != nil {
+		err = o.check(data)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("result: %w", err)

@@ -109,6 +109,9 @@ func (d direction) correct(t reflect.Type, s *jsonschema.Schema) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+	if t.Kind() == reflect.Map && d == writing && s.Type == "object" {
+		s.Type, s.Types = "", []string{"null", "object"} // as the inference has it for slices
+	}
 	switch t.Kind() {
 	case reflect.Slice, reflect.Array:
 		d.correct(t.Elem(), s.Items)

@@ -130,9 +130,6 @@ func TestResults(t *testing.T) {
 	if got := text(node.Func("l", "", func(context.Context, map[string]any) ([]int, error) { return []int{1, 2}, nil })); got != "[1,2]" {
 		t.Error(got)
 	}
-	if got := text(node.Func("p", "", func(context.Context, struct{}) (*addOut, error) { return nil, nil })); got != `{"sum":0}` {
-		t.Error(got)
-	}
 	if got := text(node.Func("m", "", func(context.Context, struct{}) (map[string]int, error) { return nil, nil })); got != `{}` {
 		t.Error(got)
 	}
@@ -160,10 +157,17 @@ func TestResults(t *testing.T) {
 	if res.Text() != "new" {
 		t.Error(res.Text())
 	}
-	bad := node.New(tool("bad"), func(context.Context, json.RawMessage) (*node.Result, error) { return &node.Result{}, nil })
-	s := connect(t, node.HTTP(serve(t, bad)+"/mcp"), nil)
-	if _, err := get(t, s, "bad").Call(ctx, nil); !errors.Is(err, node.ErrTool) {
-		t.Error(err)
+	for _, raw := range []string{"", " ", "null", "[]", "{bad", `{"content":[]} {}`, "{\"a\":\"\x01\"}"} {
+		bad := node.New(tool("bad"), func(context.Context, json.RawMessage) (*node.Result, error) {
+			return &node.Result{Raw: json.RawMessage(raw)}, nil
+		})
+		url := serve(t, bad)
+		for _, path := range []string{"/mcp", "/sse"} {
+			s := connect(t, node.HTTP(url+path), nil)
+			if _, err := get(t, s, "bad").Call(ctx, nil); !errors.Is(err, node.ErrTool) || !strings.Contains(err.Error(), "result") {
+				t.Errorf("%q at %s: %v", raw, path, err)
+			}
+		}
 	}
 }
 

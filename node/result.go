@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -39,6 +40,22 @@ func received(raw json.RawMessage, r *mcp.CallToolResult) (*Result, error) {
 		return NewResult(r)
 	}
 	return &Result{Raw: raw, decoded: r, of: &raw[0]}, nil
+}
+
+// sendable says what keeps the result from being sent. The SDK does not answer at all with
+// what is not JSON.
+func (r *Result) sendable() error {
+	switch {
+	case r == nil || len(bytes.TrimSpace(r.Raw)) == 0:
+		return errNoResult
+	case len(r.Raw) > 0 && r.of == &r.Raw[0]: // it was received so
+	case bytes.TrimSpace(r.Raw)[0] != '{' || !json.Valid(r.Raw):
+		return errNoObjectResult
+	}
+	if tooLong(r.Raw) {
+		return errLongResult
+	}
+	return nil
 }
 
 // MCP decodes the result. Changing what it returns does not change the result.
