@@ -1,11 +1,11 @@
 package node
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,8 +19,9 @@ import (
 // The program is started anew for each connection. For its environment or folder
 // pass [Connect] a function that returns a [mcp.CommandTransport].
 //
-// The program ends with the connection: its input is closed, and if it does not
-// end by itself within seconds it is terminated, then killed.
+// The program ends with the connection, and what it has started does, too, on Windows
+// only the program itself: its input is closed, and what does not end by itself within
+// seconds is terminated, then killed. Lines of its output that are no JSON are skipped.
 func Command(name string, args ...string) func() (mcp.Transport, error) {
 	return func() (mcp.Transport, error) {
 		return &mcp.CommandTransport{Command: exec.Command(name, args...), TerminateDuration: 2 * time.Second}, nil
@@ -32,11 +33,16 @@ func Command(name string, args ...string) func() (mcp.Transport, error) {
 // printed.
 type process struct {
 	cmd    *exec.Cmd
+	group  bool // it has a process group of its own
 	stdin  io.WriteCloser
-	stdout io.ReadCloser
+	stdout *bufio.Reader
 	stderr *tail
 	grace  time.Duration
 	lines  meter
+
+	pending []byte // of the line that is being read
+	long    []byte // the line, where it is long
+	stray   tail   // what it wrote to its standard output and is no message
 
 	left    atomic.Bool // its output ended before it was to end
 	hurried atomic.Bool // it gets less time to end
@@ -47,6 +53,7 @@ type process struct {
 
 func startCommand(t *mcp.CommandTransport) (*process, error) {
 	p := &process{cmd: t.Command, grace: t.TerminateDuration, lines: meter{limit: maxMessage}}
+	p.group = ownGroup(p.cmd)
 	if p.grace <= 0 {
 		p.grace = 5 * time.Second
 	}
@@ -62,19 +69,12 @@ func startCommand(t *mcp.CommandTransport) (*process, error) {
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	if p.stdout, err = p.cmd.StdoutPipe(); err != nil {
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
 		return nil, err
 	}
+	p.stdout = bufio.NewReaderSize(out, lineHead)
 	return p, p.cmd.Start()
-}
-
-func (p *process) Read(b []byte) (int, error) {
-	n, err := p.stdout.Read(b)
-	p.lines.see(b[:n])
-	if errors.Is(err, io.EOF) {
-		p.left.Store(true)
-	}
-	return n, err
 }
 
 func (p *process) Write(b []byte) (int, error) {
@@ -93,8 +93,12 @@ func (p *process) Close() error {
 		go func() { ended <- p.cmd.Wait() }()
 		before, grace := p.grace, p.grace
 		if p.hurried.Load() {
-			before, grace = min(grace, time.Second/2), min(grace, time.Second)
+			before, grace = 0, min(grace, time.Second/2)
+			if p.left.Load() { // it is about to end by itself
+				before = grace
+			}
 		}
+		defer p.endGroup(grace)
 		for _, stop := range []struct {
 			after time.Duration
 			now   func()
@@ -116,6 +120,18 @@ func (p *process) Close() error {
 	return p.err
 }
 
+// endGroup ends what the program has started and left behind.
+func (p *process) endGroup(grace time.Duration) {
+	if !p.group || !p.groupLives() {
+		return
+	}
+	p.terminate()
+	for end := time.Now().Add(grace); p.groupLives() && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond) // nothing announces the end of a group
+	}
+	p.kill()
+}
+
 // explain ends the program, and adds to err how it ended if that was by itself, and
 // what it printed last.
 func (p *process) explain(err error) error {
@@ -126,18 +142,11 @@ func (p *process) explain(err error) error {
 	if said := p.stderr.String(); said != "" {
 		err = fmt.Errorf("%w; it printed: %s", err, said)
 	}
+	if said := p.stray.String(); said != "" {
+		err = fmt.Errorf("%w; to its standard output, which is for messages, it wrote: %s", err, said)
+	}
 	return err
 }
-
-func (p *process) terminate() {
-	if runtime.GOOS == "windows" {
-		p.kill()
-		return
-	}
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-}
-
-func (p *process) kill() { _ = p.cmd.Process.Kill() }
 
 // A tail keeps the end of what is written to it.
 type tail struct {

@@ -38,7 +38,8 @@
 //
 // # Limits
 //
-// A message is 64 MiB at most, in either direction; one that is longer is not sent. Of a server 20,000 tools on 1,000
+// A message is 64 MiB at most, in either direction; one that is longer is not sent, and an
+// answer that is longer fails its call. Of a server 20,000 tools on 1,000
 // pages are read. [Handler] has 10,000 sessions at most, and ends those that were
 // idle for an hour.
 //

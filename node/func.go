@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -140,19 +141,49 @@ func (in *input) decode(args json.RawMessage, to any) error {
 		}
 		changed := settle(&values, in.schema)
 		if err := in.resolved.Validate(natives(values)); err != nil {
-			return err
+			// The validator has no word for null.
+			return errors.New(strings.ReplaceAll(err.Error(), "<invalid reflect.Value>", "null"))
 		}
 		if changed {
 			if args, err = json.Marshal(values); err != nil {
 				return err
 			}
 		}
-		return decode(args, to)
+		if err := decode(args, to); err != nil {
+			return named(err, args, reflect.TypeOf(to).Elem(), in.schema)
+		}
+		return nil
 	}()
 	if err != nil {
 		return fmt.Errorf("arguments: %w", err)
 	}
 	return nil
+}
+
+// named adds to an error of decoding which property could not be decoded, where that is known
+// and the error does not say it: types that read themselves don't know their names.
+func named(err error, args json.RawMessage, t reflect.Type, s *jsonschema.Schema) error {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) || t.Kind() != reflect.Struct {
+		return err
+	}
+	var values map[string]json.RawMessage
+	if json.Unmarshal(args, &values) != nil {
+		return err
+	}
+	for name := range s.Properties {
+		one, _ := json.Marshal(map[string]json.RawMessage{name: values[name]})
+		if values[name] == nil {
+			continue
+		}
+		if err := decode(one, reflect.New(t).Interface()); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return err
 }
 
 // An output writes the results of a function.

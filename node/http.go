@@ -49,7 +49,8 @@ func parseURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("URL: %w", errors.Unwrap(err)) // without the URL, which may have a password
+		// Without the URL, which may have a password.
+		return nil, fmt.Errorf("the URL can't be read: %w; it must begin with http:// or https:// and name a host", errors.Unwrap(err))
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return nil, fmt.Errorf("URL %q: it must begin with http:// or https:// and name a host", shown(s))
 	}

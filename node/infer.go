@@ -3,6 +3,7 @@ package node
 import (
 	"encoding"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"log/slog"
 	"math/big"
@@ -29,10 +30,30 @@ func infer(t reflect.Type, d direction, ignoreInvalid bool) (*jsonschema.Schema,
 	own := map[reflect.Type]*jsonschema.Schema{}
 	d.collect(t, own, map[reflect.Type]bool{})
 	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: own, IgnoreInvalidTypes: ignoreInvalid})
-	if err == nil {
-		d.correct(t, s)
+	if err != nil {
+		return nil, d.blame(t, own, err)
 	}
-	return s, err
+	d.correct(t, s)
+	return s, nil
+}
+
+// blame says which field of a struct the inference does not take.
+func (d direction) blame(t reflect.Type, own map[reflect.Type]*jsonschema.Schema, err error) error {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return err
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		if f.Anonymous || !f.IsExported() || f.Tag.Get("json") == "-" {
+			continue
+		}
+		if _, err := jsonschema.ForType(f.Type, &jsonschema.ForOptions{TypeSchemas: own}); err != nil {
+			return fmt.Errorf("field %s: %w", f.Name, err)
+		}
+	}
+	return err
 }
 
 var (

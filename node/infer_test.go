@@ -157,6 +157,60 @@ func TestBindWritten(t *testing.T) {
 	check("integer", func(n *node.Node) (string, error) { return node.Call[text, string](t.Context(), n, text{3}) }, "")
 }
 
+// TestBindIndirect binds to properties whose kinds stand elsewhere than in type.
+func TestBindIndirect(t *testing.T) {
+	for schema, tt := range map[string]struct {
+		takes, refuses func(*node.Node) (string, error)
+	}{
+		`{"anyOf":[{"type":"string"},{"type":"null"}]}`:   {of("a"), of(5)},
+		`{"oneOf":[{"type":"string"},{"enum":[1,null]}]}`: {of(5), of(true)},
+		`{"enum":["a","b"]}`:                              {of("a"), of(5)},
+		`{"const":3}`:                                     {of(3), of("a")},
+		`{"$ref":"#/$defs/Ite~1m"}`:                       {of(map[string]int{}), of([]int{1})},
+		`{"$ref":"#/$defs/loop"}`:                         {of(1), nil},
+		`{"$ref":"elsewhere"}`:                            {of(1), nil},
+		`{"anyOf":[{"minimum":1},{"type":"string"}]}`:     {of(1), nil},
+	} {
+		n := node.New(&mcp.Tool{Name: "n", InputSchema: json.RawMessage(`{"type":"object","properties":{"v":` + schema + `},"required":["v"],
+			"$defs":{"Ite/m":{"type":"object"},"loop":{"$ref":"#/$defs/loop"}}}`)}, func(context.Context, json.RawMessage) (*node.Result, error) {
+			return node.NewResult(&mcp.CallToolResult{})
+		})
+		if _, err := tt.takes(n); err != nil {
+			t.Errorf("%s: %v", schema, err)
+		}
+		if tt.refuses != nil {
+			if _, err := tt.refuses(n); !errors.Is(err, node.ErrNotSent) {
+				t.Errorf("%s: %v; want ErrNotSent", schema, err)
+			}
+		}
+	}
+}
+
+// TestArgumentErrors says which argument is wrong, also where its type does not know its name.
+func TestArgumentErrors(t *testing.T) {
+	n := node.Func("n", "", func(context.Context, written) (string, error) { return "", nil })
+	good := fields(t, marshal(t, written{Raw: json.RawMessage("1"), RawTo: new(json.RawMessage), Points: map[string]*point{}, Number: "1", Big: big.NewInt(1)}))
+	for name, bad := range map[string]string{"bytes": `"?"`, "time": `"2020"`, "addr": `"x"`, "point": `{"a":1}`, "number": `null`, "quoted": `"x"`} {
+		args := map[string]json.RawMessage{}
+		for k, v := range good {
+			args[k] = v
+		}
+		args[name] = json.RawMessage(bad)
+		_, err := node.Call[map[string]json.RawMessage, string](t.Context(), n, args)
+		if !errors.Is(err, node.ErrTool) || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "reflect") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	type cyclic struct {
+		Fine int
+		Next []*cyclic
+	}
+	panics(t, "field Next: ", func() { node.Func("x", "", func(context.Context, cyclic) (string, error) { return "", nil }) })
+	type keyed struct{ Keyed map[int]string }
+	panics(t, "field Keyed: ", func() { node.Func("x", "", func(context.Context, struct{}) (keyed, error) { return keyed{}, nil }) })
+	refused(t, node.HTTP("127.0.0.1:80/mcp"), nil, "it must begin with http:// or https://")
+}
+
 // of is a call with v as the only argument.
 func of[T any](v T) func(*node.Node) (string, error) {
 	type in struct {

@@ -106,7 +106,8 @@ func odd() {
 	})
 }
 
-// floods has a tool whose results are longer than a message may be.
+// floods has tools whose results are longer than a message may be, and one that waits for
+// another.
 func floods() *mcp.Server {
 	server := mcp.NewServer(&mcp.Implementation{Name: "floods"}, nil)
 	for _, name := range []string{"big", "add"} {
@@ -114,6 +115,15 @@ func floods() *mcp.Server {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Repeat("x", 65<<20)}}}, nil
 		})
 	}
+	end := make(chan struct{})
+	server.AddTool(&mcp.Tool{Name: "patient", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		<-end
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, nil
+	})
+	server.AddTool(&mcp.Tool{Name: "release", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		close(end)
+		return &mcp.CallToolResult{}, nil
+	})
 	return server
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -95,4 +96,23 @@ func TestTooBigToSend(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %s", name, after.Text(), err, before.Text())
 		}
 	}
+}
+
+// TestTooBigForItsCall has a program answer one call with too much, while another one waits.
+func TestTooBigForItsCall(t *testing.T) {
+	s := connect(t, self("flood"), nil)
+	var all sync.WaitGroup
+	all.Go(func() {
+		if res, err := get(t, s, "patient").Call(t.Context(), nil); err != nil || res.Text() != "done" {
+			t.Error(res, err)
+		}
+	})
+	_, err := get(t, s, "big").Call(t.Context(), nil)
+	if !errors.Is(err, node.ErrOutcomeUnknown) || !strings.Contains(err.Error(), `tool "big"`) || !strings.HasSuffix(err.Error(), "a message of the server is too long; the limit is 64 MiB") {
+		t.Error(err)
+	}
+	if _, err := get(t, s, "release").Call(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	all.Wait()
 }
