@@ -21,7 +21,9 @@ import (
 //
 // The program ends with the connection, and what it has started does, too, on Windows
 // only the program itself: its input is closed, and what does not end by itself within
-// seconds is terminated, then killed. Lines of its output that are no JSON are skipped.
+// seconds is terminated, then killed. On Unix the program has a process group of its own,
+// which Ctrl-C does not reach: catch it, and close the server. Lines of its output that
+// are no JSON are skipped.
 func Command(name string, args ...string) func() (mcp.Transport, error) {
 	return func() (mcp.Transport, error) {
 		return &mcp.CommandTransport{Command: exec.Command(name, args...), TerminateDuration: 2 * time.Second}, nil
