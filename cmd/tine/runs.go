@@ -86,7 +86,7 @@ func (c *cli) runTable(runs []api.Run) *table {
 	return listing(runs, columns, func(r api.Run) []cell {
 		why := ""
 		if r.Error != nil {
-			why = r.Error.Message
+			why = cut(oneLine(r.Error.Message), 100)
 		}
 		row := cells(r.ID, r.Agent, r.State, r.Session, r.Parent, r.Owner, labelText(r.Labels), c.age(r.Created), took(r), why)
 		row[2].color = runColor(r.State)

@@ -112,7 +112,17 @@ func (b *Book) usable(p blueprint.Blueprint, in Input) error {
 	for _, name := range slices.Sorted(maps.Keys(p.Servers)) {
 		ref := p.Servers[name].Ref
 		if ref != "" && !slices.Contains(own, ref) {
-			e := fault(p.Name, p.CheckServers(own))
+			err := p.CheckServers(own)
+			e := fault(p.Name, err)
+			var mistakes *config.Error
+			if len(own) < len(servers) && errors.As(err, &mistakes) {
+				// It is not said whether there is one, nor where the blueprint is.
+				e.Message = "agent " + p.Name + ": "
+				for _, problem := range mistakes.Problems {
+					e.Message += problem.Message + "; "
+				}
+				e.Message += "or the owner of the session may not use it, which the rules decide (auth.rules)"
+			}
 			e.Server = control.Clip(ref)
 			return e
 		}

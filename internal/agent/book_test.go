@@ -155,7 +155,7 @@ func TestBookRefuses(t *testing.T) {
 		"worker":   {map[string]any{"n": "x", "m": 1}, api.CodeParameters, 400, "/n: want integer"},
 		"workre":   {hi, "", 404, `did you mean "worker"?`},
 		"broken":   {hi, blueprint.CodeBlueprint, 400, "broken.md:2:1"},
-		"secret":   {hi, api.CodeServerRef, 400, `there is no server "vault"`},
+		"secret":   {hi, api.CodeServerRef, 400, `agent secret: mcp_servers.v: there is no server "vault" in the config; add it to servers, or write its entry here; or the owner`},
 		"lost":     {hi, api.CodeServerRef, 400, `there is no server "filse" in the config; did you mean "files"?`},
 		"own":      {hi, "", 403, "mcp_servers.mine: no rule gives"},
 		"keys":     {hi, api.CodeServerKeys, 400, "${env.OTHER}"},
