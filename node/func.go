@@ -41,7 +41,8 @@ import (
 // *[mcp.CallToolResult] is the result itself.
 //
 // The functions in more may change the tool before it is used: its title, its
-// annotations, the input schema that arguments are validated against. Func panics if a schema can't be inferred, a tag is wrong, or f is nil.
+// annotations, the schemas that arguments and results are validated against. Func panics
+// if a schema can't be inferred, a tag is wrong, or f is nil.
 func Func[In, Out any](name, description string, f func(context.Context, In) (Out, error), more ...func(*mcp.Tool)) *Node {
 	if f == nil {
 		panic(fmt.Sprintf("node.Func: tool %q has no function", name))
@@ -77,7 +78,7 @@ func Func[In, Out any](name, description string, f func(context.Context, In) (Ou
 	return New(tool, func(ctx context.Context, args json.RawMessage) (*Result, error) {
 		var in In
 		if err := input.decode(args, &in); err != nil {
-			return failed(err.Error())
+			return failed("arguments: " + err.Error())
 		}
 		out, err := f(withoutForward(ctx), in)
 		if err != nil {
@@ -134,28 +135,22 @@ func inputSchema(t reflect.Type) (*jsonschema.Schema, error) {
 }
 
 func (in *input) decode(args json.RawMessage, to any) error {
-	err := func() error {
-		values, err := exact(args)
-		if err != nil {
+	values, err := exact(args)
+	if err != nil {
+		return err
+	}
+	changed := settle(&values, in.schema)
+	if err := in.resolved.Validate(natives(values)); err != nil {
+		// The validator has no word for null.
+		return errors.New(strings.ReplaceAll(err.Error(), "<invalid reflect.Value>", "null"))
+	}
+	if changed {
+		if args, err = json.Marshal(values); err != nil {
 			return err
 		}
-		changed := settle(&values, in.schema)
-		if err := in.resolved.Validate(natives(values)); err != nil {
-			// The validator has no word for null.
-			return errors.New(strings.ReplaceAll(err.Error(), "<invalid reflect.Value>", "null"))
-		}
-		if changed {
-			if args, err = json.Marshal(values); err != nil {
-				return err
-			}
-		}
-		if err := decode(args, to); err != nil {
-			return named(err, args, reflect.TypeOf(to).Elem(), in.schema)
-		}
-		return nil
-	}()
-	if err != nil {
-		return fmt.Errorf("arguments: %w", err)
+	}
+	if err := decode(args, to); err != nil {
+		return named(err, args, reflect.TypeOf(to).Elem(), in.schema)
 	}
 	return nil
 }
