@@ -137,10 +137,13 @@ const codeRejected = -32005
 
 // call makes one call over a link. The error comes with its kind.
 func (l *link) call(life *lifetime, tool string, args json.RawMessage) (_ *Result, kind, _ error) {
-	if tooLong(args) {
+	ctx := life.ctx
+	switch {
+	case ctx.Err() != nil: // net/http may send it all the same
+		return nil, ErrNotSent, context.Cause(ctx)
+	case tooLong(args):
 		return nil, ErrNotSent, errLongArgs
 	}
-	ctx := life.ctx
 	asking, c := withCapture(ctx)
 	c.life = life
 	meta, hearing := l.relay.join(ctx, l.blind, forwarded(ctx))
