@@ -53,6 +53,23 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// TestOddType tells once of lines with a type that is none. They may be the result.
+func TestOddType(t *testing.T) {
+	r := New(executor.Options{}).Read(executortest.Job(t))
+	var got []string
+	for _, line := range []string{`{"type":"txet","text":"x"}`, `{"n":1,"type":"other"}`, `{"type": "resutl"}`, `{"type":"result","result":"done"}`} {
+		for _, e := range r.Line([]byte(line)) {
+			got = append(got, e.Type+" "+string(e.Data))
+		}
+	}
+	if len(got) != 1 || !strings.HasPrefix(got[0], "stderr ") || !strings.Contains(got[0], `type \"txet\"`) {
+		t.Errorf("events %q", got)
+	}
+	if res, err := r.End(executor.Exit{}); err != nil || res.Text != "done" {
+		t.Error(res, err)
+	}
+}
+
 func TestDocuments(t *testing.T) {
 	job := executor.Job{
 		Run: "run_1", Session: "ses_x", Resume: true, ExecutorSession: "conv", Parameters: map[string]any{"prompt": "<hi>"}, ProjectDir: "/p",

@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ type reader struct {
 	cut    bool           // plain is not all
 	torn   bool           // a line of the contract is no JSON, such as one that was cut off
 	wrong  bool           // one is other JSON than it says
+	odd    bool           // a line with a type that is none was told
 	calls  map[string]int // that were posted and have not returned, by their tool and id
 }
 
@@ -101,6 +103,10 @@ func (r *reader) line(line []byte) (events []executor.Event, complete bool) {
 		return nil, p.Type == "turn_complete"
 	}
 	r.keep(line) // it may be the result
+	if !r.odd && typed.Match(text) {
+		r.odd = true
+		return []executor.Event{executor.Stderr(fmt.Sprintf("tine: a line has the type %q, which is none of %s; it counts as output", p.Type, strings.Join(types, ", ")))}, false
+	}
 	return nil, false
 }
 
