@@ -52,9 +52,29 @@ func (p *Peer) shakeHands(ctx context.Context) error {
 		"capabilities":    map[string]any{},
 		"clientInfo":      map[string]any{"name": "drivertest", "version": "1"},
 	}); err != nil || p.link.Stream == nil {
+		if errors.Is(err, io.EOF) {
+			err = fmt.Errorf("%w; %s", err, p.ended())
+		}
 		return err
 	}
 	return p.link.Stream.WriteFrame(ctx, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+}
+
+// ended is how an instance ended whose link did, and what it wrote last.
+func (p *Peer) ended() string {
+	how := "the instance goes on"
+	select {
+	case <-p.inst.Done():
+		how = fmt.Sprintf("the instance ended: %v", p.inst.Err())
+	case <-time.After(testkit.Patience / 10):
+	}
+	r, err := p.inst.Logs(4096)
+	if err != nil {
+		return fmt.Sprintf("%s; its log: %v", how, err)
+	}
+	defer r.Close()
+	said, _ := io.ReadAll(r)
+	return fmt.Sprintf("%s; it wrote: %q", how, said)
 }
 
 // Call calls a tool and returns the text of its answer.
