@@ -75,7 +75,7 @@ func (e *callError) outward() string {
 	return e.about("", why)
 }
 
-// A setupError is that of a connection.
+// A setupError is an error of connecting to a server.
 type setupError struct {
 	server string
 	cause  error
@@ -87,7 +87,7 @@ func (e *setupError) outward() string {
 	return "connecting to a server failed; the log of the program that serves this says why"
 }
 
-// A missingError is that of a tool that a server does not have.
+// A missingError names a tool that a server does not have.
 type missingError struct {
 	server, tool string
 	has          []string

@@ -91,7 +91,7 @@ func (d direction) collect(t reflect.Type, own map[reflect.Type]*jsonschema.Sche
 	}
 }
 
-// schema is that of a type with JSON of its own, or nil. Any value may come from
+// schema is the schema of a type with JSON of its own, or nil. Any value may come from
 // MarshalJSON, and text from MarshalText.
 func (d direction) schema(t reflect.Type) *jsonschema.Schema {
 	asJSON, asText := reflect.TypeFor[json.Unmarshaler](), reflect.TypeFor[encoding.TextUnmarshaler]()

@@ -43,8 +43,8 @@ const (
 	maxNotices     = 1000
 )
 
-// A hearing has the progress of a call on its way to a function. A nil one is of a call
-// that nobody asked to report.
+// A hearing has the progress of a call on its way to a function. It is nil for a call
+// that is not asked to report.
 type hearing struct {
 	relay *relay
 	token string
