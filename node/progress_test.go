@@ -58,7 +58,7 @@ func TestProgress(t *testing.T) {
 		}
 		all.Wait()
 		if res, err := n.Call(t.Context(), map[string]int{"count": 1}); err != nil || res.Text() != "false" {
-			t.Errorf("progress that nobody asked for: %v, %v", res, err)
+			t.Errorf("progress without being asked: %v, %v", res, err)
 		}
 	}
 	for _, tt := range []struct{ path, version string }{{"/mcp", ""}, {"/mcp", "2025-11-25"}, {"/sse", ""}} {

@@ -40,7 +40,7 @@ type capture struct {
 
 type captureKey struct{}
 
-// A captured context is that of a request with a capture.
+// A captured context belongs to a request that has a capture.
 type captured struct {
 	context.Context
 	capture

@@ -173,6 +173,9 @@ func (a *agents) sessionClosed(session string) {
 	a.note(func() { a.closed = append(a.closed, session) })
 }
 
+// readmitPause is how long to wait after a look at the owners of runs that failed.
+const readmitPause = 5 * time.Second
+
 // readmitted has the agents stop of those who may not come in any more. It does not wait.
 func (a *agents) readmitted() {
 	a.note(func() { a.readmit = true })
@@ -207,7 +210,8 @@ func (a *agents) hear(ctx context.Context) {
 		}
 		if readmit {
 			if err := a.service.Readmit(ctx); err != nil && ctx.Err() == nil {
-				a.log.Warn("runs may go on whose owner may not come in any more", "err", err)
+				a.log.Warn("runs may go on whose owner may not come in any more; they are looked at again", "after", readmitPause, "err", err)
+				time.AfterFunc(readmitPause, a.readmitted)
 			}
 		}
 	}
